@@ -1,0 +1,1 @@
+"""hotset: one cache that keeps the dataset of a deep-learning job hot."""
