@@ -1,0 +1,25 @@
+"""Where data comes from: a URI becomes a `Source` that lists objects and reads byte ranges of them.
+
+Importing this package loads no cloud's library; `open_source` does, for the scheme it is given.
+"""
+
+from __future__ import annotations
+
+from hotset.source.base import Buffer, Fingerprint, FingerprintKind, ObjectInfo, Source
+from hotset.source.open import open_source
+from hotset.source.options import SourceOptions
+from hotset.source.uri import Location, display_uri, known_schemes, parse_uri
+
+__all__ = [
+    "Buffer",
+    "Fingerprint",
+    "FingerprintKind",
+    "Location",
+    "ObjectInfo",
+    "Source",
+    "SourceOptions",
+    "display_uri",
+    "known_schemes",
+    "open_source",
+    "parse_uri",
+]

@@ -1,7 +1,7 @@
 """What a source is: something that can list its objects and read byte ranges of them.
 
-Lifecycle: a `Source` is made by `hotset.source.open_source`, used from any number of threads of one process that never
-forks afterwards (obstore's runtime hangs in forked children), and closed once. Objects are immutable for as long as
+Lifecycle: a `Source` is made by `hotset.source.open_source`, used from any number of threads of one process that
+never forks afterwards (obstore's runtime hangs in forked children), and closed once. Objects are immutable for as long as
 their fingerprint is: `Source.read` either returns bytes that belong to the fingerprint it was given or raises `Changed`.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-__all__ = ["Buffer", "FingerprintKind", "Fingerprint", "ObjectInfo", "Source"]
+__all__ = ["Buffer", "Fingerprint", "FingerprintKind", "ObjectInfo", "Source"]
 
 #: Anything with the buffer protocol whose bytes nobody changes; obstore hands out its own type.
 Buffer = bytes | memoryview
@@ -29,7 +29,8 @@ class FingerprintKind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
     """What tells that an object changed. Two fingerprints of one key are equal exactly if its content is the same
-    version (together with the size, which the snapshot keeps beside it)."""
+    version (together with the size, which the snapshot keeps beside it).
+    """
 
     kind: FingerprintKind
     value: bytes

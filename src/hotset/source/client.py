@@ -1,0 +1,69 @@
+"""HTTP settings of obstore, the same for every cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hotset.errors import InvalidInput
+from hotset.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+__all__ = ["NO_RETRIES", "ca_file_of", "client_config", "read_certificates"]
+
+#: Retries are ours: inside obstore they would hide that a server asks for fewer requests.
+NO_RETRIES: RetryConfig = {"max_retries": 0}
+
+
+def ca_file_of(options: SourceOptions, env: Mapping[str, str]) -> str | None:
+    """The file of additional certificates, by the variables that the clouds' tools know."""
+    names = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+    return options.ca_file or next((env[name] for name in names if env.get(name)), None)
+
+
+def read_certificates(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InvalidInput(
+            f"{path}: cannot read the certificates named by ca_file or AWS_CA_BUNDLE ({error.strerror})"
+        ) from error
+
+
+def proxy_of(endpoint: str, options: SourceOptions, env: Mapping[str, str]) -> str | None:
+    """The proxy for ``endpoint``: given, or HTTPS_PROXY / HTTP_PROXY in either case. NO_PROXY is applied later."""
+    if options.proxy is not None:
+        return options.proxy or None
+    name = "https_proxy" if endpoint.startswith("https:") else "http_proxy"
+    return env.get(name) or env.get(name.upper()) or env.get("all_proxy") or env.get("ALL_PROXY") or None
+
+
+def no_proxy_of(env: Mapping[str, str]) -> str:
+    return env.get("no_proxy") or env.get("NO_PROXY") or ""
+
+
+def client_config(endpoint: str, options: SourceOptions, env: Mapping[str, str]) -> ClientConfig:
+    """obstore's client options for requests to ``endpoint``."""
+    config: ClientConfig = {
+        "connect_timeout": f"{int(options.connect_timeout * 1000)}ms",
+        "read_timeout": f"{int(options.read_timeout * 1000)}ms",
+        # The limit of a whole request must leave room for a large part over a slow line; a stalled one ends above.
+        "timeout": "1h",
+        "pool_max_idle_per_host": str(options.max_connections),
+        "pool_idle_timeout": "60s",
+        "allow_http": endpoint.startswith("http:") if options.allow_http is None else options.allow_http,
+        "user_agent": "hotset",
+    }
+    ca_file = ca_file_of(options, env)
+    if ca_file is not None:
+        config["root_certificate"] = read_certificates(ca_file)
+    proxy = proxy_of(endpoint, options, env)
+    if proxy is not None:
+        config["proxy_url"] = proxy
+        excludes = no_proxy_of(env)
+        if excludes:
+            config["proxy_excludes"] = excludes
+    return config

@@ -1,0 +1,80 @@
+"""Small pure rules about keys, entity tags and times that every kind of source needs."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from hotset.source.base import FingerprintKind, ObjectInfo
+
+__all__ = [
+    "alias_possible",
+    "awkward",
+    "epoch_ns",
+    "make_info",
+    "modified_value",
+    "same_time",
+    "strong_tag",
+]
+
+_AWKWARD = re.compile(r"[\x00-\x1f\x7f]|(?:\A|/)\.{0,2}(?:/|\Z)")
+_MD5 = re.compile(r"[0-9a-f]{32}")
+_MULTIPART = re.compile(r"[0-9a-f]{32}-[0-9]+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 1_000_000_000
+
+
+def awkward(key: str) -> bool:
+    """Whether HTTP clients that treat keys as paths would refuse ``key`` or ask for another object.
+
+    True for empty, ``.`` and ``..`` parts (also a leading or trailing slash) and for control characters.
+    """
+    return _AWKWARD.search(key) is not None
+
+
+def strong_tag(etag: str | None) -> str | None:
+    """An entity tag without its quotes; None if there is none or it is weak."""
+    if not etag or etag.startswith(("W/", "w/")):
+        return None
+    return etag.strip('"') or None
+
+
+def alias_possible(listed: str, got: str) -> bool:
+    """Whether two different entity tags may name the same content.
+
+    Some servers give another tag in a listing than in an answer to GET. But two different MD5 sums never belong to the
+    same content, nor do two different multipart tags with the same number of parts.
+    """
+    if _MD5.fullmatch(listed) and _MD5.fullmatch(got):
+        return False
+    if _MULTIPART.fullmatch(listed) and _MULTIPART.fullmatch(got):
+        return listed.rpartition("-")[2] != got.rpartition("-")[2]
+    return True
+
+
+def same_time(first: int, second: int) -> bool:
+    """Whether two times in ns are equal in the coarser of their precisions. Unknown (0) equals nothing."""
+    if first == 0 or second == 0:
+        return False
+    if first % _SECOND == 0 or second % _SECOND == 0:
+        return first // _SECOND == second // _SECOND
+    return first == second
+
+
+def epoch_ns(moment: datetime) -> int:
+    """Nanoseconds since 1970, exactly (no floating point)."""
+    delta = moment - _EPOCH
+    return ((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) * 1_000
+
+
+def modified_value(modified_ns: int) -> bytes:
+    """The fingerprint of the kind MODIFIED; the size is kept beside it."""
+    return b"%d" % modified_ns
+
+
+def make_info(key: str, size: int, etag: str | None, modified_ns: int) -> ObjectInfo:
+    """An object as a store lists it: by its strong tag if it has one, else by its time."""
+    tag = strong_tag(etag)
+    if tag is None:
+        return ObjectInfo(key, size, FingerprintKind.MODIFIED, modified_value(modified_ns), modified_ns)
+    return ObjectInfo(key, size, FingerprintKind.ETAG, tag.encode(), modified_ns)

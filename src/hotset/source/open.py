@@ -1,0 +1,45 @@
+"""From a URI to a `Source`: the only place that knows all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hotset.source.base import Source
+from hotset.source.dialects import DIALECTS
+from hotset.source.local import LocalSource
+from hotset.source.options import SourceOptions
+from hotset.source.uri import Location, parse_uri
+
+__all__ = ["open_source"]
+
+Builder = Callable[[Location, SourceOptions, Mapping[str, str]], Source]
+
+
+def open_source(uri: str, *, options: SourceOptions | None = None, env: Mapping[str, str]) -> Source:
+    """The source that ``uri`` names. Sends no request.
+
+    ``env`` stands for the environment variables; what ``options`` leaves open is taken from it.
+    Raises `InvalidInput` for a URI that cannot be right and `Denied` if no credentials can be found.
+    """
+    location = parse_uri(uri)
+    return _BUILDERS[location.scheme](location, options or SourceOptions(), env)
+
+
+# Each builder imports its client when it is needed: a local dataset must not pay for a cloud's library.
+
+
+def _open_file(location: Location, _options: SourceOptions, _env: Mapping[str, str]) -> Source:
+    return LocalSource(location.root)
+
+
+def _open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
+    from hotset.source.s3 import open_s3
+
+    return open_s3(location, options, env)
+
+
+_BUILDERS: dict[str, Builder] = {
+    "file": _open_file,
+    "s3": _open_s3,
+    **dict.fromkeys(DIALECTS, _open_s3),
+}

@@ -1,0 +1,148 @@
+"""S3 and the services that speak it: URI, options and environment become one resolved place, then a source."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from obstore.store import S3Store
+
+from hotset.errors import InvalidInput
+from hotset.source.base import Source
+from hotset.source.client import NO_RETRIES, client_config
+from hotset.source.credentials import Credentials, FoundCredentials, find_credentials, variables_of
+from hotset.source.dialects import DIALECTS, first_set
+from hotset.source.objectstore import ObjectStoreSource
+from hotset.source.options import SourceOptions
+from hotset.source.uri import Location
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config, S3Credential
+
+__all__ = ["S3Place", "open_s3", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class S3Place:
+    """A bucket, found: where to send requests. Holds no secret."""
+
+    location: Location
+    endpoint: str  #: of the service, without the bucket, no slash at the end
+    bucket_url: str  #: what a key is appended to
+    bucket_in_host: bool
+    region: str
+    service: str  #: the endpoint as part of the identity; of AWS the same for every region, as bucket names are
+
+    @property
+    def identity(self) -> str:
+        return f"{self.location.scheme}+{self.service}/{self.location.bucket}/{self.location.prefix}"
+
+    @property
+    def where(self) -> str:
+        return f"{self.location.scheme}://{self.location.bucket}/{self.location.root}"
+
+
+def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) -> S3Place:
+    """Endpoint, region and style of addressing. Pure. Raises `InvalidInput` if the endpoint cannot be known."""
+    dialect = DIALECTS.get(location.scheme)
+    names = variables_of(location.scheme)
+    region = options.region or location.region or first_set(names.region, env)
+    given = options.endpoint or location.endpoint or first_set(names.endpoint, env)
+    if dialect is None:
+        region = region or "us-east-1"
+        endpoint = _normal_endpoint(given) if given else _aws_endpoint(region)
+        in_host = given is None and "." not in location.bucket
+        service = endpoint if given else "https://s3.amazonaws.com"
+    else:
+        if given is None:
+            raise InvalidInput(
+                f"{location.scheme}://{location.bucket}: the endpoint of {dialect.name} is not known; "
+                f"write {dialect.example}, or set {names.endpoint[0]}"
+            )
+        endpoint = _normal_endpoint(given)
+        region = region or "us-east-1"
+        in_host = dialect.bucket_in_host and not _is_plain_host(endpoint)
+        service = endpoint
+    if options.bucket_in_host is not None:
+        in_host = options.bucket_in_host
+    url = urlsplit(endpoint)
+    if in_host:
+        bucket_url = f"{url.scheme}://{location.bucket}.{url.netloc}{url.path}"
+    else:
+        bucket_url = f"{endpoint}/{location.bucket}"
+    return S3Place(location, endpoint, bucket_url, in_host, region, service)
+
+
+def _aws_endpoint(region: str) -> str:
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"https://s3.{region}.{domain}"
+
+
+def _normal_endpoint(endpoint: str) -> str:
+    """The endpoint as a URL without user, query and closing slash; https where no scheme is given."""
+    url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise InvalidInput("the endpoint is not a URL such as https://host:port")
+    if url.username or url.password or url.query:
+        raise InvalidInput("the endpoint must hold no user name, password or query; give credentials separately")
+    return f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
+
+
+def _is_plain_host(endpoint: str) -> bool:
+    """An address or a single-label name: a bucket in front of it would not resolve."""
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host
+    return True
+
+
+def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
+    """The source at ``location``. Raises `Denied` if no credentials can be found."""
+    place = resolve(location, options, env)
+    found = find_credentials(location.scheme, options, env)
+    store = _store(place, found, options, env)
+    return ObjectStoreSource(
+        store,
+        identity=place.identity,
+        prefix=location.prefix,
+        where=place.where,
+        hint=found.hint,
+        if_match=options.if_match,
+    )
+
+
+def _store(place: S3Place, found: FoundCredentials, options: SourceOptions, env: Mapping[str, str]) -> S3Store:
+    """An obstore client that takes nothing from the process's environment: whatever obstore would read there by itself
+    is given here, because ``AWS_ENDPOINT_URL_S3`` would send requests for another service astray.
+    """
+    config: S3Config = {
+        "endpoint": place.bucket_url if place.bucket_in_host else place.endpoint,
+        "aws_endpoint_url_s3": place.bucket_url if place.bucket_in_host else place.endpoint,
+        "virtual_hosted_style_request": place.bucket_in_host,
+        "region": place.region,
+        "skip_signature": found.provider is None,
+        "request_payer": options.requester_pays,
+    }
+    config.update(cast("S3Config", options.extra))
+    provider = found.provider
+    return S3Store(
+        place.location.bucket,
+        config=config,
+        client_options=client_config(place.endpoint, options, env),
+        retry_config=NO_RETRIES,
+        credential_provider=None if provider is None else lambda: _for_obstore(provider()),
+    )
+
+
+def _for_obstore(credentials: Credentials) -> S3Credential:
+    return {
+        "access_key_id": credentials.access_key,
+        "secret_access_key": credentials.secret_key,
+        "token": credentials.session_token,
+        "expires_at": credentials.expires,
+    }
