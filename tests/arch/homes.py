@@ -21,7 +21,7 @@ class HomesContract(Contract):
     homes = fields.ListField(subfield=fields.StringField())
     anywhere = fields.ListField(subfield=fields.StringField())
 
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002 (the interface of the library)
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         homes = {library: modules.split() for library, _, modules in (line.partition(" -> ") for line in self.homes)}
         strangers = []
         for library in sorted(graph.modules):

@@ -79,7 +79,9 @@ def _build(wanted: GoTool, program: Path) -> None:
     with tempfile.TemporaryDirectory(dir=_CACHE, prefix=".build-") as scratch:
         env = _ENV | {"GOBIN": scratch, "CGO_ENABLED": "0"}
         target = f"{wanted.package}@{wanted.version}"
-        done = subprocess.run([go, "install", target], env=env, cwd=scratch, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [go, "install", target], env=env, cwd=scratch, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise ToolMissingError(f"go install {target} failed:\n{done.stderr.strip()[-2000:]}")
         program.parent.mkdir(exist_ok=True)

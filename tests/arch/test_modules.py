@@ -1,0 +1,71 @@
+"""The shape of the code base, as far as a machine can watch over it (the layers: `make check`)."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hotset
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "hotset"
+LONGEST = 400
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES + sorted((ROOT / "bench").rglob("*.py")), ids=name_of)
+def test_a_module_can_be_read_in_one_sitting(path):
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= LONGEST, f"{lines} lines: which of its purposes can move out?"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_says_what_it_is_for(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if SOURCE / "config" not in path.parents], ids=name_of)
+def test_only_config_reads_the_environment(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    readers = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+    found = [
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr in readers and ast.unparse(node.value) == "os")
+        or (isinstance(node, ast.ImportFrom) and node.module == "os" and readers & {name.name for name in node.names})
+    ]
+    assert not found, f"lines {found}: take an `env: Mapping[str, str]` instead"
+
+
+def test_importing_hotset_is_light():
+    heavy = {"numpy", "pyarrow", "obstore", "torch", "typer", "rich", "fsspec", "multiprocessing", "asyncio"}
+    program = "import sys, hotset; print(*sorted(name for name in sys.modules if '.' not in name))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "hotset" in loaded
+    assert not loaded & heavy
+
+
+def test_every_public_name_exists_and_is_documented():
+    assert hotset.__all__
+    undocumented = [name for name in hotset.__all__ if not name.startswith("__") and not getattr(hotset, name).__doc__]
+    assert not undocumented
+
+
+def test_every_module_can_be_imported():
+    """Extras aside: the test environment has all of them."""
+    names = [found.name for found in pkgutil.walk_packages(hotset.__path__, "hotset.")]
+    for name in names:
+        importlib.import_module(name)
+    assert {"hotset.errors", "hotset.source.base"} <= set(names)

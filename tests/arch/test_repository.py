@@ -1,0 +1,56 @@
+"""The repository stands alone: whoever clones it needs nothing of the machine that it was written on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__)
+
+
+def tracked_files() -> list[Path]:
+    # The owner of a checkout in a container is often somebody else.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    return [ROOT / name for name in listed.split("\0") if name]
+
+
+@pytest.mark.parametrize(
+    "private",
+    [r"\.\./shared", r"(?<![\w.])/work/", r"/root/", r"/tmp/(t|venv-)"],
+    ids=["shared", "work", "root", "venv"],
+)
+def test_no_file_names_a_private_place(private):
+    found = []
+    for path in tracked_files():
+        if path == HERE or not path.is_file():
+            continue
+        text = path.read_bytes().decode("utf-8", errors="ignore")
+        found += [
+            f"{path.relative_to(ROOT)}:{number}"
+            for number, line in enumerate(text.splitlines(), 1)
+            if re.search(private, line)
+        ]
+    assert not found
+
+
+def test_the_lock_names_only_the_public_index():
+    locked = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    sources = {package["source"].get("registry", "(this project)") for package in locked}
+    files = {
+        re.sub(r"(https://[^/]+)/.*", r"\1", wheel["url"]) for package in locked for wheel in package.get("wheels", [])
+    }
+    assert sources == {"https://pypi.org/simple", "(this project)"}
+    assert files == {"https://files.pythonhosted.org"}
+
+
+def test_the_makefile_documents_its_targets():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = set(re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split())
+    documented = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
+    assert documented == phony
