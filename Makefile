@@ -53,7 +53,7 @@ bench: $(BENCH_VENV)/.bench ## hotset beside its peers: table, JSON, PNG (an env
 	$(BENCH_VENV)/bin/python -m bench $(ARGS)
 
 docs: $(VENV)/.docs ## the documentation, strictly, into site/
-	$(BIN)/mkdocs build --strict --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
 	@echo "site/index.html"
 
 lock: $(VENV)/.uv ## bring uv.lock up to date with pyproject.toml
