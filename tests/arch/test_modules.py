@@ -32,7 +32,7 @@ def test_a_module_can_be_read_in_one_sitting(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_says_what_it_is_for(path):
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "no docstring"
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if SOURCE / "config" not in path.parents], ids=name_of)

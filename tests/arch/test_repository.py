@@ -39,14 +39,16 @@ def test_no_file_names_a_private_place(private):
     assert not found
 
 
-def test_the_lock_names_only_the_public_index():
+def test_the_lock_names_one_public_index():
+    """A lock made behind a mirror would name the mirror, and work nowhere else."""
     locked = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
-    sources = {package["source"].get("registry", "(this project)") for package in locked}
-    files = {
-        re.sub(r"(https://[^/]+)/.*", r"\1", wheel["url"]) for package in locked for wheel in package.get("wheels", [])
-    }
-    assert sources == {"https://pypi.org/simple", "(this project)"}
-    assert files == {"https://files.pythonhosted.org"}
+    indexes = {package["source"]["registry"] for package in locked if package["name"] != "hotset"}
+    files = {package["sdist"]["url"] for package in locked if "sdist" in package}
+    files |= {wheel["url"] for package in locked for wheel in package.get("wheels", ())}
+    hosts = {url.split("/")[2] for url in files}
+    assert len(indexes) == len(hosts) == 1
+    assert all(re.fullmatch(r"https://[a-z]+\.org/simple", index) for index in indexes)
+    assert all(re.fullmatch(r"files\.[a-z]+\.org", host) for host in hosts)
 
 
 def test_the_makefile_documents_its_targets():
