@@ -79,14 +79,18 @@ def dying_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
 
     Call it and start it from a thread that outlives the program: usually the main thread.
     """
-    return [sys.executable, "-ISc", _DIE_WITH_PARENT, str(os.getpid()), *map(os.fspath, argv)]
+    return [sys.executable, "-ISc", _DIE_WITH_PARENT, str(os.getpid()), *(os.fspath(word) for word in argv)]
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Only what a program needs to start, so that no credential or setting of the developer leaks into a test."""
-    keep = {name: value for name, value in os.environ.items() if name.startswith(("COVERAGE_", "COV_CORE_"))}
+    """Only what a program needs to start, so that no credential or setting of the developer leaks into a test.
+
+    The places that tests give themselves (see conftest) are kept: the child shares them.
+    """
+    places = {"HOME", "TMPDIR", "HOTSET_CACHE", "XDG_RUNTIME_DIR", "AWS_EC2_METADATA_DISABLED"}
+    keep = {name: value for name, value in os.environ.items() if name in places or name.startswith("COVERAGE_")}
     paths = f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}"
-    fixed = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONPATH": paths}
+    fixed = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "PYTHONPATH": paths}
     return {**keep, **fixed, "PYTHONFAULTHANDLER": "1", **(extra or {})}
 
 

