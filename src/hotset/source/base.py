@@ -1,8 +1,9 @@
 """What a source is: something that can list its objects and read byte ranges of them.
 
 Lifecycle: a `Source` is made by `hotset.source.open_source`, used from any number of threads of one process that
-never forks afterwards (obstore's runtime hangs in forked children), and closed once. Objects are immutable for as long as
-their fingerprint is: `Source.read` either returns bytes that belong to the fingerprint it was given or raises `Changed`.
+never forks afterwards (obstore's runtime hangs in forked children), and closed once. Objects are immutable for as
+long as their fingerprint is: `Source.read` either returns bytes that belong to the fingerprint it was given or raises
+`Changed`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from hotset.errors import InvalidInput
 from hotset.source.options import SourceOptions
@@ -11,7 +13,7 @@ from hotset.source.options import SourceOptions
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-__all__ = ["NO_RETRIES", "ca_file_of", "client_config", "read_certificates"]
+__all__ = ["NO_RETRIES", "ca_file_of", "client_config", "proxy_for", "read_certificates"]
 
 #: Retries are ours: inside obstore they would hide that a server asks for fewer requests.
 NO_RETRIES: RetryConfig = {"max_retries": 0}
@@ -33,16 +35,35 @@ def read_certificates(path: str) -> bytes:
         ) from error
 
 
-def proxy_of(endpoint: str, options: SourceOptions, env: Mapping[str, str]) -> str | None:
-    """The proxy for ``endpoint``: given, or HTTPS_PROXY / HTTP_PROXY in either case. NO_PROXY is applied later."""
+def proxy_for(url: str, options: SourceOptions, env: Mapping[str, str]) -> str | None:
+    """The proxy for requests to ``url``: given, or HTTPS_PROXY, HTTP_PROXY, ALL_PROXY but for hosts in NO_PROXY.
+
+    The variables count in either case, the lower one first, as in most tools.
+    """
     if options.proxy is not None:
         return options.proxy or None
-    name = "https_proxy" if endpoint.startswith("https:") else "http_proxy"
-    return env.get(name) or env.get(name.upper()) or env.get("all_proxy") or env.get("ALL_PROXY") or None
+    parts = urlsplit(url)
+    names = (f"{parts.scheme}_proxy", f"{parts.scheme}_PROXY".upper(), "all_proxy", "ALL_PROXY")
+    proxy = next((env[name] for name in names if env.get(name)), None)
+    if proxy is None or _bypassed(parts.hostname or "", env.get("no_proxy") or env.get("NO_PROXY") or ""):
+        return None
+    return proxy
 
 
-def no_proxy_of(env: Mapping[str, str]) -> str:
-    return env.get("no_proxy") or env.get("NO_PROXY") or ""
+def _bypassed(host: str, no_proxy: str) -> bool:
+    """Whether ``no_proxy`` names ``host``: a name, a domain with or without a dot before it, an address, a network."""
+    for entry in (part.strip().lower() for part in no_proxy.split(",")):
+        if not entry:
+            continue
+        domain = entry.lstrip("*").lstrip(".")
+        if not domain or host == domain or host.endswith(f".{domain}"):
+            return True
+        try:
+            if ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False):
+                return True
+        except ValueError:
+            continue  # the host or the entry is a name
+    return False
 
 
 def client_config(endpoint: str, options: SourceOptions, env: Mapping[str, str]) -> ClientConfig:
@@ -60,10 +81,7 @@ def client_config(endpoint: str, options: SourceOptions, env: Mapping[str, str])
     ca_file = ca_file_of(options, env)
     if ca_file is not None:
         config["root_certificate"] = read_certificates(ca_file)
-    proxy = proxy_of(endpoint, options, env)
+    proxy = proxy_for(endpoint, options, env)
     if proxy is not None:
         config["proxy_url"] = proxy
-        excludes = no_proxy_of(env)
-        if excludes:
-            config["proxy_excludes"] = excludes
     return config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -13,11 +14,14 @@ from obstore.store import S3Store
 from hotset.errors import InvalidInput
 from hotset.source.base import Source
 from hotset.source.client import NO_RETRIES, client_config
+from hotset.source.clients import ObstoreClient
 from hotset.source.credentials import Credentials, FoundCredentials, find_credentials, variables_of
 from hotset.source.dialects import DIALECTS, first_set
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
+from hotset.source.s3client import S3Client
 from hotset.source.uri import Location
+from hotset.source.web import Web
 
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3Credential
@@ -105,14 +109,23 @@ def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) 
     """The source at ``location``. Raises `Denied` if no credentials can be found."""
     place = resolve(location, options, env)
     found = find_credentials(location.scheme, options, env)
-    store = _store(place, found, options, env)
+    literal = S3Client(
+        Web(options, env),
+        bucket_url=place.bucket_url,
+        region=place.region,
+        provider=found.provider,
+        requester_pays=options.requester_pays,
+        where=place.where,
+        hint=found.hint,
+    )
     return ObjectStoreSource(
-        store,
+        ObstoreClient(_store(place, found, options, env), where=place.where, hint=found.hint),
+        partial(literal.list, location.prefix),
         identity=place.identity,
         prefix=location.prefix,
         where=place.where,
-        hint=found.hint,
         if_match=options.if_match,
+        literal=literal,
     )
 
 

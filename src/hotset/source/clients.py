@@ -1,0 +1,125 @@
+"""What a store must offer to be a source, and obstore as one such client.
+
+A client fetches and describes; it never decides whether the answer is the version that was wanted. That is the work of
+`hotset.source.objectstore`, once for every kind of store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import obstore
+import obstore.exceptions
+
+from hotset.errors import NotFound
+from hotset.source.base import Buffer, ObjectInfo
+from hotset.source.errors import translate
+from hotset.source.keys import epoch_ns, make_info
+from hotset.source.listing import Pages
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ListStream, ObjectMeta
+    from obstore.store import ObjectStore
+
+__all__ = ["Answer", "Lister", "ObstoreClient", "StoreClient"]
+
+#: What obstore raises on purpose; `ValueError` is its refusal of a path.
+_OBSTORE_ERRORS = (obstore.exceptions.BaseError, FileNotFoundError, ValueError)
+
+_LIST_CHUNK = 1000
+
+
+class Answer(NamedTuple):
+    """What a store said about an object, with the bytes that were asked for (none for HEAD)."""
+
+    size: int  #: of the whole object
+    etag: str | None  #: as the store gives it
+    modified_ns: int  #: 0 if the store does not say
+    data: Buffer
+
+
+class StoreClient(Protocol):
+    """Fetches by key. Errors are ours; ``tag`` is sent as If-Match."""
+
+    def get(self, key: str, part: tuple[int, int] | None, tag: str | None) -> Answer: ...
+
+    def head(self, key: str) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+class Lister(Protocol):
+    """Lists what lies below a prefix, with keys relative to it. Called anew for every listing."""
+
+    def __call__(self) -> Iterator[Sequence[ObjectInfo]]: ...
+
+
+class ObstoreClient:
+    """Objects through obstore, whose paths have no empty, ``.`` or ``..`` parts and no control characters.
+
+    It would silently drop a slash at either end of a key: callers must not pass such keys.
+    """
+
+    def __init__(self, store: ObjectStore, *, where: str, hint: str) -> None:
+        self._store = store
+        self._where = where
+        self._hint = hint
+
+    def get(self, key: str, part: tuple[int, int] | None, tag: str | None) -> Answer:
+        options: GetOptions = {}
+        if part is not None:
+            options["range"] = part
+        if tag is not None:
+            options["if_match"] = f'"{tag}"'
+        try:
+            result = obstore.get(self._store, key, options=options)
+            meta = result.meta
+            data = memoryview(result.bytes())
+        except _OBSTORE_ERRORS as error:
+            raise self._ours(error, key) from error
+        return Answer(meta["size"], meta["e_tag"], epoch_ns(meta["last_modified"]), data)
+
+    def head(self, key: str) -> Answer:
+        try:
+            meta = obstore.head(self._store, key)
+        except _OBSTORE_ERRORS as error:
+            raise self._ours(error, key) from error
+        return Answer(meta["size"], meta["e_tag"], epoch_ns(meta["last_modified"]), b"")
+
+    def list(self, prefix: str) -> Pages[str]:
+        """Everything below ``prefix``, continued after a failure behind the last key that was seen.
+
+        A directory marker (``dir/``, empty) comes out of obstore as an empty object ``dir``; it is left out here if the
+        listing goes on with ``dir/...``, which follows at once or after keys that sort between the two.
+        """
+        stream: ListStream[Sequence[ObjectMeta]] | None = None
+        seen = False
+
+        def fetch(after: str) -> tuple[Sequence[ObjectInfo], str | None]:
+            nonlocal stream, seen
+            try:
+                if stream is None:
+                    stream = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=_LIST_CHUNK)
+                batch = next(stream, None)
+            except _OBSTORE_ERRORS as error:
+                stream = None
+                raise translate(error, what=self._where, hint=self._hint) from error
+            if batch is None:
+                if not seen and prefix:
+                    raise NotFound(f"{self._where}: nothing there; check the spelling of the prefix")
+                return [], None
+            seen = True
+            return [_info(meta, len(prefix)) for meta in batch if len(meta["path"]) > len(prefix)], batch[-1]["path"]
+
+        return Pages(fetch, "")
+
+    def close(self) -> None:
+        """obstore closes its connections with the last reference to the store."""
+
+    def _ours(self, error: Exception, key: str) -> Exception:
+        return translate(error, what=f"{self._where}: {key}", hint=self._hint)
+
+
+def _info(meta: ObjectMeta, skip: int) -> ObjectInfo:
+    return make_info(meta["path"][skip:], meta["size"], meta["e_tag"], epoch_ns(meta["last_modified"]))

@@ -1,0 +1,32 @@
+"""A listing that survives a failed request: it knows where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from hotset.source.base import ObjectInfo
+
+__all__ = ["Pages"]
+
+Position = TypeVar("Position")
+
+
+class Pages(Iterator[Sequence[ObjectInfo]], Generic[Position]):
+    """Batches from ``fetch(position) -> (batch, next position or None)``.
+
+    Unlike a generator it can be asked again after an exception: it then fetches the same page again, so that a listing
+    of a thousand requests does not begin anew because one of them failed.
+    """
+
+    def __init__(
+        self, fetch: Callable[[Position], tuple[Sequence[ObjectInfo], Position | None]], start: Position
+    ) -> None:
+        self._fetch = fetch
+        self._position: Position | None = start
+
+    def __next__(self) -> Sequence[ObjectInfo]:
+        if self._position is None:
+            raise StopIteration
+        batch, self._position = self._fetch(self._position)
+        return batch

@@ -1,0 +1,148 @@
+"""Plain HTTP requests, for what obstore cannot say: URLs with a query, keys that are no paths, headers as they are.
+
+Built on urllib3, whose pools are safe to share between threads. Nothing is retried and no redirect is followed here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import urllib3
+
+from hotset.errors import InvalidInput, Unavailable
+from hotset.source.client import ca_file_of, proxy_for
+from hotset.source.options import SourceOptions
+
+__all__ = ["Reply", "Web", "retry_after_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]  #: names are matched in any case
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """Seconds of a Retry-After header; a date is not worth a clock and counts as absent."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+class Web:
+    """A pool of connections with the proxies, certificates and time limits of one source."""
+
+    def __init__(self, options: SourceOptions, env: Mapping[str, str]) -> None:
+        self._options = options
+        self._env = env
+        self._timeout = urllib3.Timeout(connect=options.connect_timeout, read=options.read_timeout)
+        self._managers: dict[str | None, urllib3.PoolManager] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], what: str, body: bytes | None = None, limit: int
+    ) -> Reply:
+        """Send one request. ``what`` names it in errors; a body longer than ``limit`` is refused unread.
+
+        The path of ``url`` is sent as it is, ``..`` and double slashes included. Raises `Unavailable` if no complete
+        answer comes, whatever its status would be.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(f"{what}: not an http or https URL")
+        proxy = proxy_for(url, self._options, self._env)
+        manager = self._manager(proxy)
+        pool = manager.connection_from_host(parts.hostname, parts.port, parts.scheme)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if proxy is not None and parts.scheme == "http":
+            target = f"http://{parts.netloc}{target}"
+        try:
+            response = pool.urlopen(
+                method,
+                target,
+                body=body,
+                headers={"Host": parts.netloc, "User-Agent": "hotset", "Accept-Encoding": "identity", **headers},
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                timeout=self._timeout,
+                preload_content=False,
+                decode_content=False,
+            )
+            complete = False
+            try:
+                length = response.headers.get("Content-Length", "")
+                if method != "HEAD" and length.isdigit() and int(length) > limit:
+                    raise Unavailable(f"{what}: the answer is longer than expected ({length} bytes)")
+                content = b"" if method == "HEAD" else _read(response, limit, what)
+                complete = True
+            finally:
+                if complete:
+                    response.release_conn()
+                else:
+                    response.close()  # what is left of the body must not be taken for the next answer
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unavailable(f"{what}: {_failure(error)}") from error
+        return Reply(response.status, response.headers, content)
+
+    def _manager(self, proxy: str | None) -> urllib3.PoolManager:
+        manager = self._managers.get(proxy)
+        if manager is None:
+            maxsize, context = self._options.max_connections, self._context()
+            if proxy is None:
+                manager = urllib3.PoolManager(maxsize=maxsize, ssl_context=context)
+            else:
+                manager = urllib3.ProxyManager(proxy, maxsize=maxsize, ssl_context=context)
+            manager = self._managers.setdefault(proxy, manager)
+        return manager
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            context = ssl.create_default_context()
+            ca_file = ca_file_of(self._options, self._env)
+            if ca_file is not None:
+                try:
+                    context.load_verify_locations(ca_file)
+                except OSError as error:
+                    raise InvalidInput(f"{ca_file}: not a readable file of PEM certificates") from error
+            self._tls = context
+        return self._tls
+
+    def close(self) -> None:
+        for manager in self._managers.values():
+            manager.clear()
+
+
+def _read(response: urllib3.BaseHTTPResponse, limit: int, what: str) -> bytes:
+    if response.headers.get("Content-Length"):
+        return response.read()
+    content = response.read(limit)
+    if len(content) == limit and response.read(1):
+        raise Unavailable(f"{what}: the answer is longer than expected")
+    return content
+
+
+def _failure(error: Exception) -> str:
+    """A few words without addresses: a URL in the library's text may be signed."""
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return "the name of the host cannot be resolved"
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return "timed out"
+    if isinstance(error, urllib3.exceptions.SSLError):
+        return "the server's certificate is not trusted, or it does not speak TLS; set AWS_CA_BUNDLE or ca_file"
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return "cannot connect"
+    if isinstance(error, urllib3.exceptions.IncompleteRead):
+        return "the body ended early"
+    if isinstance(error, urllib3.exceptions.ProxyError):
+        return "the proxy refuses or does not answer"
+    return "the connection broke"
