@@ -17,6 +17,8 @@ import pytest
 
 from tests.support.tools import CI
 
+pytest_plugins = ["tests.support.fixtures"]
+
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("person", deadline=None)
 hypothesis.settings.load_profile("ci" if CI else "person")
