@@ -84,4 +84,8 @@ def client_config(endpoint: str, options: SourceOptions, env: Mapping[str, str])
     proxy = proxy_for(endpoint, options, env)
     if proxy is not None:
         config["proxy_url"] = proxy
+    else:
+        # Left alone, the library would look for a proxy in the process's own environment.
+        config["proxy_url"] = endpoint
+        config["proxy_excludes"] = urlsplit(endpoint).hostname or ""
     return config

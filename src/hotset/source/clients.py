@@ -7,6 +7,7 @@ A client fetches and describes; it never decides whether the answer is the versi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import obstore
@@ -90,14 +91,15 @@ class ObstoreClient:
     def list(self, prefix: str) -> Pages[str]:
         """Everything below ``prefix``, continued after a failure behind the last key that was seen.
 
-        A directory marker (``dir/``, empty) comes out of obstore as an empty object ``dir``; it is left out here if the
-        listing goes on with ``dir/...``, which follows at once or after keys that sort between the two.
+        obstore shows a directory marker (``dir/``, empty) as an empty object ``dir``. It is left out if ``dir/...``
+        comes next, which is where the store's order puts the rest of the directory.
         """
         stream: ListStream[Sequence[ObjectMeta]] | None = None
+        held: list[ObjectMeta] = []  # the last object so far, if only the next one tells whether it is a marker
         seen = False
 
         def fetch(after: str) -> tuple[Sequence[ObjectInfo], str | None]:
-            nonlocal stream, seen
+            nonlocal stream, seen, held
             try:
                 if stream is None:
                     stream = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=_LIST_CHUNK)
@@ -108,9 +110,13 @@ class ObstoreClient:
             if batch is None:
                 if not seen and prefix:
                     raise NotFound(f"{self._where}: nothing there; check the spelling of the prefix")
-                return [], None
+                return [_info(meta, len(prefix)) for meta in held], None
             seen = True
-            return [_info(meta, len(prefix)) for meta in batch if len(meta["path"]) > len(prefix)], batch[-1]["path"]
+            metas = [*held, *batch]
+            held = [metas.pop()] if metas and metas[-1]["size"] == 0 else []
+            kept = _without_markers(metas, held)
+            infos = [_info(meta, len(prefix)) for meta in kept if len(meta["path"]) > len(prefix)]
+            return infos, batch[-1]["path"] if batch else after
 
         return Pages(fetch, "")
 
@@ -119,6 +125,13 @@ class ObstoreClient:
 
     def _ours(self, error: Exception, key: str) -> Exception:
         return translate(error, what=f"{self._where}: {key}", hint=self._hint)
+
+
+def _without_markers(metas: Sequence[ObjectMeta], following: Sequence[ObjectMeta]) -> Iterator[ObjectMeta]:
+    """``metas`` but those that are directories of their successors; ``following`` comes after the last one."""
+    for meta, successor in zip_longest(metas, [*metas[1:], *following][: len(metas)]):
+        if successor is None or meta["size"] or not successor["path"].startswith(f"{meta['path']}/"):
+            yield meta
 
 
 def _info(meta: ObjectMeta, skip: int) -> ObjectInfo:

@@ -38,8 +38,38 @@ def _open_s3(location: Location, options: SourceOptions, env: Mapping[str, str])
     return open_s3(location, options, env)
 
 
+def _open_gcs(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
+    from hotset.source.gcs import open_gcs
+
+    return open_gcs(location, options, env)
+
+
+def _open_azure(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
+    from hotset.source.azure import open_azure
+
+    return open_azure(location, options, env)
+
+
+def _open_manifest(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
+    from hotset.source.manifest import open_manifest
+
+    return open_manifest(location, options, env)
+
+
+def _open_webhdfs(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
+    from hotset.source.webhdfs import open_webhdfs
+
+    return open_webhdfs(location, options, env)
+
+
 _BUILDERS: dict[str, Builder] = {
     "file": _open_file,
     "s3": _open_s3,
+    "gs": _open_gcs,
+    "az": _open_azure,
+    "http": _open_manifest,
+    "https": _open_manifest,
+    "webhdfs": _open_webhdfs,
+    "hdfs": _open_webhdfs,
     **dict.fromkeys(DIALECTS, _open_s3),
 }

@@ -15,18 +15,22 @@ from hotset.errors import InvalidInput
 from hotset.source.base import Source
 from hotset.source.client import NO_RETRIES, client_config
 from hotset.source.clients import ObstoreClient
-from hotset.source.credentials import Credentials, FoundCredentials, find_credentials, variables_of
+from hotset.source.credentials import FoundCredentials, find_credentials, variables_of
 from hotset.source.dialects import DIALECTS, first_set
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
+from hotset.source.profiles import load_profile
 from hotset.source.s3client import S3Client
+from hotset.source.signing import Credentials
 from hotset.source.uri import Location
 from hotset.source.web import Web
 
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3Credential
 
-__all__ = ["S3Place", "open_s3", "resolve"]
+__all__ = ["S3Place", "open_s3", "place_credentials", "resolve"]
+
+_AWS = "https://s3.amazonaws.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +54,22 @@ class S3Place:
 
 
 def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) -> S3Place:
-    """Endpoint, region and style of addressing. Pure. Raises `InvalidInput` if the endpoint cannot be known."""
+    """Endpoint, region and style of addressing. Raises `InvalidInput` if the endpoint cannot be known."""
     dialect = DIALECTS.get(location.scheme)
     names = variables_of(location.scheme)
     region = options.region or location.region or first_set(names.region, env)
     given = options.endpoint or location.endpoint or first_set(names.endpoint, env)
+    if env.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true" and location.scheme == "s3":
+        given = options.endpoint
     if dialect is None:
+        if region is None or given is None:
+            profile = load_profile(options.profile, env)
+            region = region or (profile.region if profile else None)
+            given = given or (profile.endpoint if profile else None)
         region = region or "us-east-1"
         endpoint = _normal_endpoint(given) if given else _aws_endpoint(region)
         in_host = given is None and "." not in location.bucket
-        service = endpoint if given else "https://s3.amazonaws.com"
+        service = endpoint if given else _AWS
     else:
         if given is None:
             raise InvalidInput(
@@ -108,7 +118,7 @@ def _is_plain_host(endpoint: str) -> bool:
 def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
     """The source at ``location``. Raises `Denied` if no credentials can be found."""
     place = resolve(location, options, env)
-    found = find_credentials(location.scheme, options, env)
+    found = place_credentials(place, options, env)
     literal = S3Client(
         Web(options, env),
         bucket_url=place.bucket_url,
@@ -127,6 +137,12 @@ def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) 
         if_match=options.if_match,
         literal=literal,
     )
+
+
+def place_credentials(place: S3Place, options: SourceOptions, env: Mapping[str, str]) -> FoundCredentials:
+    """The credentials for ``place``, found without a request."""
+    aws = place.service == _AWS
+    return find_credentials(place.location.scheme, options, env, region=place.region, aws=aws)
 
 
 def _store(place: S3Place, found: FoundCredentials, options: SourceOptions, env: Mapping[str, str]) -> S3Store:

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 from hotset.errors import InvalidInput, NotFound, Unavailable
 from hotset.source.base import ObjectInfo
 from hotset.source.clients import Answer
-from hotset.source.credentials import Provider
 from hotset.source.errors import explain_status
 from hotset.source.keys import epoch_ns
 from hotset.source.listing import Pages
 from hotset.source.s3listing import ListPage, Undecodable, parse_page
+from hotset.source.signing import Provider
 from hotset.source.sigv4 import canonical_query, encode_key, signed_headers
 from hotset.source.web import Reply, Web, retry_after_of
 

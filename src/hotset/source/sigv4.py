@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import quote
 
-from hotset.source.credentials import Credentials
+from hotset.source.signing import Credentials
 
 __all__ = ["EMPTY_SHA256", "canonical_query", "encode_key", "signed_headers"]
 
