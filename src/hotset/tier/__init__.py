@@ -1,0 +1,1 @@
+"""Places that hold packs. `hotset.tier.node` is the one beside the GPU: files in a directory of this machine."""

@@ -1,0 +1,141 @@
+"""What to fetch next: wanted objects first, then the order that the training will read in, then everything else.
+
+No clock, no lock, no I/O: the engine calls this under its own lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hotset.snapshot import Snapshot
+
+__all__ = ["Agenda", "Unit"]
+
+Unit = tuple[int, int]
+"""(pack, unit in the pack): the smallest thing that is fetched."""
+
+
+class Agenda:
+    """Units to come, in three classes of urgency. A unit may be named several times; `take` asks whether it is needed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._wanted: deque[Unit] = deque()
+        self._order: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+        self._places: dict[int, int] | None = None  # position of an object -> its place in the order; made when asked
+        self._ends: npt.NDArray[np.uint64] = np.empty(0, np.uint64)  # bytes of the order up to and with each place
+        self._next = 0  # place in the order of what is fetched next
+        self._read = 0  # place in the order behind what was read last
+        self._ahead = 0  # bytes that may be fetched beyond what was read
+        self._held: deque[Unit] = deque()  # units of the object that the order has come to
+        self._load: deque[range] = deque()  # positions
+        self._loading: deque[Unit] = deque()
+
+    def want(self, units: Iterable[Unit]) -> None:
+        """Somebody waits for these: before all else."""
+        self._wanted.extend(units)
+
+    def follow(self, order: npt.NDArray[np.uint64], ahead: int) -> None:
+        """The positions that will be read, in that order; replaces an earlier order. At most ``ahead`` bytes are fetched
+        beyond the last one that was read.
+        """
+        self._order = order
+        self._places = None
+        self._ends = np.cumsum(self._snapshot.size_array()[order.astype(np.int64)], dtype=np.uint64)
+        self._next = self._read = 0
+        self._ahead = ahead
+        self._held.clear()
+
+    def load(self, positions: range) -> None:
+        """Everything, in the order of keys, when nothing more urgent is left."""
+        self._load.append(positions)
+
+    def advance(self, positions: Iterable[int]) -> None:
+        """These were read: the window of the order moves on."""
+        if not len(self._order):
+            return
+        if self._places is None:
+            self._places = dict(zip(self._order.tolist(), range(len(self._order)), strict=True))
+        for position in positions:
+            place = self._places.get(position)
+            if place is not None and place >= self._read:
+                self._read = place + 1
+        # What was read was fetched on demand if the order had not come to it.
+        self._next = max(self._next, self._read)
+
+    def upcoming(self, position: int) -> bool:
+        """Whether the order still comes to this object, as far as is known."""
+        if self._places is None:
+            return bool(len(self._order)) and self._read < len(self._order)
+        return self._places.get(position, -1) >= self._read
+
+    def cancel(self) -> None:
+        """Forget the order and the load; what is wanted stays."""
+        self.follow(np.empty(0, np.uint64), 0)
+        self._load.clear()
+        self._loading.clear()
+
+    @property
+    def loading(self) -> bool:
+        """Whether something that was asked for, by a wait or a load, has not been taken yet."""
+        return bool(self._wanted or self._load or self._loading)
+
+    def take(
+        self, needed: Callable[[Unit], bool], *, ahead: Callable[[Unit], bool], keep: Callable[[Unit], bool]
+    ) -> Unit | None:
+        """The next unit to fetch, or None if there is nothing to do now.
+
+        ``needed`` says whether a unit is absent and nobody fetches it yet; ``ahead`` whether it has a place to wait in
+        until it is read, if it is fetched ahead (else the order pauses); ``keep`` whether it has a place in the cache,
+        if it is only loaded (else it is left out). What is wanted goes to the one who waits and needs no place.
+        """
+        while self._wanted:
+            unit = self._wanted.popleft()
+            if needed(unit):
+                return unit
+        while (unit_ahead := self._head_of_order()) is not None:
+            if not needed(unit_ahead):
+                self._held.popleft()
+            elif not ahead(unit_ahead):
+                break
+            else:
+                return self._held.popleft()
+        while (unit_to_load := self._head_of_load()) is not None:
+            self._loading.popleft()
+            if needed(unit_to_load) and keep(unit_to_load):
+                return unit_to_load
+        return None
+
+    def _head_of_order(self) -> Unit | None:
+        while not self._held:
+            if self._next >= len(self._order) or not self._within_window(self._next):
+                return None
+            self._held.extend(units_of(self._snapshot, int(self._order[self._next])))
+            self._next += 1
+        return self._held[0]
+
+    def _within_window(self, place: int) -> bool:
+        behind = int(self._ends[self._read - 1]) if self._read else 0
+        ahead = int(self._ends[place]) - behind
+        return ahead <= self._ahead or place == self._read  # a single object larger than the window still goes
+
+    def _head_of_load(self) -> Unit | None:
+        while not self._loading:
+            if not self._load:
+                return None
+            positions = self._load.popleft()
+            if not positions:
+                continue
+            self._loading.extend(units_of(self._snapshot, positions[0]))
+            if len(positions) > 1:
+                self._load.appendleft(positions[1:])
+        return self._loading[0]
+
+
+def units_of(snapshot: Snapshot, position: int) -> Sequence[Unit]:
+    number, units = snapshot.units_of(position)
+    return [(number, unit) for unit in units]

@@ -1,0 +1,285 @@
+"""The reader's end: starts the filler's process when it is needed, keeps it alive, and talks to it from any process.
+
+The process that opened the dataset owns the filler and starts it again if it is killed. Workers, forked or spawned,
+connect to the same socket; only if its owner is gone does a worker start a filler of its own. Connections belong to one
+process and one thread; after a fork new ones are made.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import hotset
+from hotset.errors import Closed, HotsetError, Unavailable
+from hotset.fill import wire
+from hotset.fill.agenda import Unit
+from hotset.fill.process import encode_settings
+from hotset.fill.progress import FillStats, Progress
+from hotset.fill.service import FillSettings, SourceSettings
+from hotset.source import SourceOptions, display_uri
+from hotset.tier.node.dataset import Current
+
+__all__ = ["FillClient"]
+
+#: A filler that ends this often in a row, each time within seconds, is not started any more.
+MAX_RESTARTS = 5
+#: Seconds that a starting filler may take (its imports may come from a slow disk).
+START_PATIENCE = 60.0
+#: How long a worker waits for its owner to start the filler again before it starts one of its own.
+OWNER_PATIENCE = 5.0
+
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotset.fill.process import main; sys.exit(main())"
+
+
+class FillClient:
+    """A filler in a process of its own. Picklable: the copy connects to the same filler and carries no secret."""
+
+    def __init__(self, settings: FillSettings, env: Mapping[str, str], runtime: Path) -> None:
+        """Starts nothing yet. ``runtime`` is a directory that only this user can enter."""
+        self._settings = settings
+        self._env = dict(env)
+        self._runtime = runtime
+        self._owner = os.getpid()
+        self._socket = _socket_in(runtime)
+        self._reset()
+
+    def _reset(self) -> None:
+        """The state of one process: made anew after a fork, where locks, threads and connections mean nothing."""
+        self._pid = os.getpid()
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._supervisor: threading.Thread | None = None
+        self._closed = False
+        self._following: tuple[str, bytes, int] | None = None
+        self._loading: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        sources = tuple(
+            SourceSettings(display_uri(source.uri), source.path, SourceOptions()) for source in self._settings.sources
+        )
+        return {
+            "_settings": replace(self._settings, sources=sources),
+            "_env": {},
+            "_runtime": self._runtime,
+            "_owner": self._owner,
+            "_socket": self._socket,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._env = dict(os.environ)  # noqa: TID251  (a worker's own environment stands for what was not pickled)
+        self._reset()
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def refresh(self, *, not_before_ns: int) -> Current:
+        answer, _ = self._request({"op": "refresh", "not_before_ns": not_before_ns})
+        return Current(answer["digest"], answer["listed_ns"])
+
+    def want(self, digest: str, units: Sequence[Unit], *, newest: bool = False) -> list[memoryview | None]:
+        """Wait until all are here: the bytes of each, or None if it is in the cache now.
+
+        With ``newest`` an object that changed at the source is given as it is there, in place of an error.
+        """
+        request: wire.Header = {"op": "want", "digest": digest, "units": [list(unit) for unit in units]}
+        answer, payload = self._request({**request, "newest": True} if newest else request)
+        outcomes: list[memoryview | None] = []
+        at = 0
+        for length in answer["lengths"]:
+            outcomes.append(None if length < 0 else payload[at : at + length])
+            at += max(0, length)
+        return outcomes
+
+    def follow(self, digest: str, order: npt.NDArray[np.uint64], ahead: int) -> None:
+        data = order.tobytes()
+        self._following = (digest, data, ahead)
+        self._request({"op": "follow", "digest": digest, "ahead": ahead}, data)
+
+    def advance(self, digest: str, positions: Iterable[int]) -> None:
+        """Tell what was read. Nothing is waited for, and a lost message does no harm."""
+        data = np.fromiter(positions, dtype=np.uint64).tobytes()
+        with suppress(wire.ConnectionLost, OSError):
+            wire.send(self._connection(), {"op": "read", "digest": digest, "silent": True}, [data])
+
+    def load(self, digest: str) -> None:
+        self._loading = digest
+        self._request({"op": "load", "digest": digest})
+
+    def cancel(self, digest: str) -> None:
+        self._following = self._loading = None
+        if self.running:
+            self._request({"op": "cancel", "digest": digest})
+
+    def progress(self, digest: str, *, wait: float = 0.0) -> Progress:
+        """The state of the load; waits up to ``wait`` seconds for it to finish."""
+        return Progress(**self._request({"op": "progress", "digest": digest, "wait": wait})[0])
+
+    def stats(self, digest: str) -> FillStats:
+        """Counters of the filler; zeros if none runs."""
+        return FillStats(**self._request({"op": "stats", "digest": digest})[0]) if self.running else FillStats()
+
+    def failures(self, digest: str) -> tuple[int, list[HotsetError]]:
+        """How many units could not be fetched, and the first few reasons."""
+        answer, _ = self._request({"op": "failures", "digest": digest})
+        return answer["count"], [wire.error_of(error) for error in answer["first"]]
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a filler to talk to."""
+        if self._pid == os.getpid() and self._process is not None:
+            return self._process.poll() is None
+        return os.path.exists(self._socket)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the filler's process, in the process that started it."""
+        return self._process.pid if self._pid == os.getpid() and self._process is not None else None
+
+    def start(self) -> None:
+        """Start the filler unless it runs. Does not wait until it is ready."""
+        self._after_fork()
+        with self._lock:
+            if self._closed:
+                raise Closed("the dataset was closed")
+            if self._process is None:
+                self._process = self._spawn()
+                self._supervisor = threading.Thread(target=self._supervise, name="hotset-supervisor", daemon=True)
+                self._supervisor.start()
+
+    def close(self) -> None:
+        """End the filler, if this process started it, and this thread's connection. Idempotent."""
+        self._after_fork()
+        self._disconnect()
+        with self._lock:
+            self._closed = True
+            process, supervisor = self._process, self._supervisor
+            self._process = self._supervisor = None
+        if process is not None:
+            process.terminate()  # safe at any moment; closing the pipe is not enough where workers inherited it
+            if supervisor is not None:
+                supervisor.join()
+            with suppress(FileNotFoundError):
+                os.unlink(self._socket)
+
+    def _after_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._reset()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        process = subprocess.Popen(
+            # -P: a file of the user's working directory must not shadow a module of ours.
+            [sys.executable, "-P", "-c", _PROGRAM, str(Path(hotset.__file__).parent.parent)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the training process
+        )
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # it ended at once; whoever connects finds out
+            process.stdin.write(encode_settings(self._settings, self._env, self._socket, os.getpid()) + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _supervise(self) -> None:
+        """Start the filler again whenever it ends without being told to, and give it its orders again."""
+        restarts = 0
+        while True:
+            process = self._process
+            if process is None:
+                return
+            started = time.monotonic()
+            process.wait()
+            if process.stdin is not None:
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
+            restarts = restarts + 1 if time.monotonic() - started < 10 else 1
+            with self._lock:
+                if self._closed or restarts > MAX_RESTARTS:
+                    return
+                self._process = self._spawn()
+            try:
+                if self._following is not None:
+                    digest, data, ahead = self._following
+                    self._request({"op": "follow", "digest": digest, "ahead": ahead}, data)
+                if self._loading is not None:
+                    self._request({"op": "load", "digest": self._loading})
+            except HotsetError:
+                continue  # whoever reads gets this error and the reason
+            finally:
+                self._disconnect()
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _request(self, header: wire.Header, payload: bytes = b"") -> tuple[wire.Header, memoryview]:
+        """Send and wait for the answer. All requests may be repeated, so a filler that dies in between is only a delay."""
+        while True:
+            connection = self._connection()
+            try:
+                wire.send(connection, header, [payload])
+                answer, data = wire.receive(connection)
+            except wire.ConnectionLost:
+                self._disconnect()
+                continue
+            except BaseException:
+                self._disconnect()  # interrupted in the middle of an answer: this connection is of no use any more
+                raise
+            return wire.result_of(answer), data
+
+    def _connection(self) -> socket.socket:
+        """This thread's connection, made if necessary; starts the filler where this process may."""
+        self._after_fork()
+        existing: socket.socket | None = getattr(self._local, "connection", None)
+        if existing is not None:
+            return existing
+        if self._owner == os.getpid():
+            self.start()
+        deadline = time.monotonic() + (START_PATIENCE if self._process is not None else OWNER_PATIENCE)
+        pause = 0.002
+        while True:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                connection.connect(self._socket)
+            except (FileNotFoundError, ConnectionRefusedError):
+                connection.close()
+            else:
+                self._local.connection = connection
+                return connection
+            if self._closed:
+                raise Closed("the dataset was closed")
+            if self._supervisor is not None and not self._supervisor.is_alive():
+                raise Unavailable(f"the filler ended {MAX_RESTARTS} times in a row; see its messages above")
+            if time.monotonic() > deadline:
+                if self._process is not None:
+                    raise Unavailable("the filler did not start; see its messages above, or run `hotset doctor`")
+                # A worker whose owner does not start the filler (again): it helps itself.
+                self._owner, self._socket = os.getpid(), _socket_in(self._runtime)
+                self.start()
+                deadline = time.monotonic() + START_PATIENCE
+            time.sleep(pause)  # noqa: TID251  (a socket that does not exist yet cannot be waited for)
+            pause = min(0.05, pause * 1.5)
+
+    def _disconnect(self) -> None:
+        connection: socket.socket | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+
+def _socket_in(runtime: Path) -> str:
+    return str(runtime / f"{uuid.uuid4().hex[:16]}.sock")

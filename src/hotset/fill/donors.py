@@ -1,0 +1,52 @@
+"""Older snapshots of the same dataset that are still in the cache: what did not change is copied from them, not fetched."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from crc32c import crc32c
+
+from hotset.errors import HotsetError, NotFound
+from hotset.snapshot import Snapshot
+from hotset.tier.node.dataset import DatasetDirectory, Lease
+from hotset.tier.node.packs import PackReader
+
+__all__ = ["Donors"]
+
+
+class Donors:
+    """Leases the other snapshots for as long as it is open. Used by one engine's threads."""
+
+    def __init__(self, dataset: DatasetDirectory, digest: str) -> None:
+        self._open: list[tuple[Snapshot, PackReader, Lease]] = []
+        for other in dataset.digests():
+            if other != digest:
+                with suppress(HotsetError):  # collected or damaged: then it is no donor
+                    snapshot, lease = dataset.open(other)
+                    self._open.append((snapshot, PackReader(dataset, snapshot), lease))
+
+    def find(self, snapshot: Snapshot, position: int) -> bytes | None:
+        """The bytes of an object of ``snapshot`` if an older pack has them in the same version; checked by CRC."""
+        if not self._open:
+            return None
+        key, version = snapshot.key(position), snapshot.stored_fingerprint(position)
+        for older, reader, _ in self._open:
+            with suppress(NotFound):
+                there = older.find(key)
+                if older.stored_fingerprint(there) != version or older.sizes[there] != snapshot.sizes[position]:
+                    continue
+                number, units = older.units_of(there)
+                if older.pack(number).stripe:
+                    continue  # a large object that did not change has not changed its pack either
+                with suppress(HotsetError):
+                    view = reader.unit(number, units[0])
+                    mapped = reader.mapped(number)
+                    if view is not None and mapped is not None and crc32c(view) == mapped.stored_check(units[0]):
+                        return bytes(view)
+        return None
+
+    def close(self) -> None:
+        for _, reader, lease in self._open:
+            reader.close()
+            lease.release()
+        self._open.clear()

@@ -1,0 +1,377 @@
+"""The engine: threads that fetch units of one snapshot, each unit once.
+
+Nobody in this process fetches a unit twice at a time (`_running`), nobody on this machine does (a lock byte in the
+claims file, so that a killed filler's claims end with it), and after each lock the state is looked at again. The bytes
+come from an older snapshot's pack if it has the same version of the object, else from the source; they go to their place
+in the cache if the pack was admitted, else to the one who waits for them or to the staging buffer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from hotset.base.locks import RangeLocks
+from hotset.errors import Changed, Closed, HotsetError, NotFound
+from hotset.fill.agenda import Agenda, Unit
+from hotset.fill.donors import Donors
+from hotset.fill.limit import LimitState, after_measurement, after_throttle
+from hotset.fill.progress import Counters, FillStats, Progress
+from hotset.fill.staging import Staging
+from hotset.snapshot import Snapshot
+from hotset.source.base import Buffer, Source
+from hotset.tier.node.shelf import Shelf
+
+__all__ = ["Engine", "Outcome"]
+
+#: A unit that another filler holds is looked at again after this many seconds.
+CONTESTED_PAUSE = 0.01
+#: After so long the other filler counts as stalled, and the unit is fetched here as well.
+CONTESTED_PATIENCE = 60.0
+#: Seconds of one measurement of the throughput.
+PERIOD = 0.4
+#: What a request costs beside its bytes, expressed in bytes: lets one number measure small and large objects.
+REQUEST_WEIGHT = 2**16
+
+Outcome = Buffer | None
+"""What a waiter gets: None if the unit is in the cache now, else its bytes."""
+
+
+class _Elsewhere(Enum):
+    """Another filler of this machine is fetching the unit."""
+
+    CONTESTED = 1
+
+
+class Engine:
+    """Fetches units of one snapshot. Thread-safe; `close` ends all threads promptly."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        shelf: Shelf,
+        source: Source,
+        claims: RangeLocks,
+        *,
+        donors: Donors | None = None,
+        staging: int = 256 * 2**20,
+        limit: LimitState | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.snapshot = snapshot
+        self._shelf = shelf
+        self._source = source
+        self._claims = claims
+        self._donors = donors
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
+        self._settled = threading.Condition(self._lock)
+        # All below is protected by the lock.
+        self._agenda = Agenda(snapshot)
+        self._staging = Staging(staging)
+        self._limit = limit or LimitState()
+        self._counters = Counters(clock)
+        self._running: set[Unit] = set()
+        self._waiters: dict[Unit, list[Future[Outcome]]] = {}
+        self._contested: dict[Unit, float] = {}  # -> when to stop waiting for the other filler
+        self._look_again: deque[tuple[float, Unit]] = deque()
+        self._failed: dict[Unit, HotsetError] = {}
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._closed = False
+        self._period_start = clock()
+        self._period_work = 0
+        self._period_saturated = True
+
+    # -- what callers ask for ------------------------------------------------------------------------------------------
+
+    def want(self, units: Iterable[Unit]) -> list[Future[Outcome]]:
+        """One future a unit: its bytes if they have no place in the cache, None if they are there (now).
+
+        The caller has looked and did not find them, so what is remembered of their packs is not trusted.
+        """
+        units = list(units)
+        for number in {number for number, _ in units}:
+            self._shelf.verify_presence(number)
+        futures: list[Future[Outcome]] = []
+        with self._lock:
+            self._check_open()
+            for unit in units:
+                future: Future[Outcome] = Future()
+                futures.append(future)
+                if (staged := self._staging.take(unit)) is not None:
+                    future.set_result(staged)
+                elif unit not in self._running and self._shelf.present(*unit):
+                    future.set_result(None)
+                else:
+                    self._waiters.setdefault(unit, []).append(future)
+                    self._agenda.want([unit])
+            self._wake(len(units))
+        return futures
+
+    def follow(self, order: npt.NDArray[np.uint64], ahead: int) -> None:
+        """Fetch in this order of positions, at most ``ahead`` bytes beyond what was read."""
+        self._shelf.reconsider()
+        with self._lock:
+            self._check_open()
+            self._agenda.follow(order, ahead)
+            self._drop_stale()
+            self._wake(self._limit.limit)
+
+    def advance(self, positions: Sequence[int]) -> None:
+        """These objects were read."""
+        with self._lock:
+            self._agenda.advance(positions)
+            self._drop_stale()
+            self._wake(len(positions))
+
+    def load(self) -> None:
+        """Fetch everything that has a place in the cache, in the order of keys."""
+        self._shelf.reconsider()
+        with self._lock:
+            self._check_open()
+            self._failed.clear()
+            self._agenda.load(range(len(self.snapshot)))
+            self._wake(self._limit.limit)
+
+    def cancel(self) -> None:
+        """Stop fetching ahead; what somebody waits for is still fetched."""
+        with self._lock:
+            self._agenda.cancel()
+            self._drop_stale()
+
+    def wait_loaded(self, timeout: float | None = None) -> bool:
+        """Wait until nothing that was wanted or is to be loaded is left; False if the time was over first."""
+        with self._lock:
+            return self._settled.wait_for(lambda: self._closed or self._quiet(), timeout)
+
+    def failures(self) -> dict[Unit, HotsetError]:
+        """The units whose last fetch failed, and why."""
+        with self._lock:
+            return dict(self._failed)
+
+    def note_retry(self, *, throttled: bool) -> None:
+        """The source was asked again; if it was for too many requests, there will be fewer."""
+        with self._lock:
+            self._counters.retried += 1
+            if throttled:
+                self._counters.throttled += 1
+                self._limit = after_throttle(self._limit)
+                self._period_saturated = False
+
+    def stats(self) -> FillStats:
+        with self._lock:
+            return self._counters.stats(
+                running=len(self._running), limit=self._limit.limit, staged=self._staging.used, failed=len(self._failed)
+            )
+
+    def progress(self) -> Progress:
+        """How much of the snapshot is in the cache now, whoever put it there."""
+        objects = held = 0
+        for number in range(self.snapshot.pack_count):
+            pack = self.snapshot.pack(number)
+            units = self._shelf.held(number)
+            objects += pack.count * units // pack.units if units else 0
+            held += pack.size * units // pack.units if units else 0
+        with self._lock:
+            stats = self.stats()
+            return Progress(
+                objects, len(self.snapshot), held, self.snapshot.total_bytes, stats.failed,
+                stats.objects_per_second, stats.bytes_per_second, self._quiet(),
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """End all threads; whoever waits gets `Closed`. Requests under way are waited for."""
+        with self._lock:
+            self._closed = True
+            waiters, self._waiters = self._waiters, {}
+            self._work.notify_all()
+            self._settled.notify_all()
+        for futures in waiters.values():
+            for future in futures:
+                future.set_exception(Closed("the filler was closed"))
+        for thread in self._threads:
+            thread.join()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the filler was closed")
+
+    # -- threads -------------------------------------------------------------------------------------------------------
+
+    def _wake(self, units: int) -> None:
+        """Make sure that somebody looks at the agenda: sleeping threads, and a new one while the limit allows."""
+        self._work.notify(units)
+        if self._idle < units and len(self._threads) < self._limit.limit:
+            thread = threading.Thread(target=self._run, name=f"hotset-fetch-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self) -> None:
+        while (unit := self._next_unit()) is not None:
+            size = 0
+            outcome: Outcome | HotsetError | _Elsewhere
+            try:
+                outcome = self._fetch(*unit)
+                size = self._size(unit)
+            except HotsetError as error:
+                outcome = error
+            except Exception as error:  # a defect must reach whoever waits instead of dying with this thread
+                outcome = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
+                outcome.__cause__ = error
+            self._settle(unit, outcome, size)
+
+    def _next_unit(self) -> Unit | None:
+        """Wait for work; None when closed."""
+        with self._lock:
+            while not self._closed:
+                if len(self._running) < self._limit.limit and (unit := self._take()) is not None:
+                    self._running.add(unit)
+                    if not self._idle:
+                        self._wake(1)  # one after the other, so that there are never more threads than work
+                    return unit
+                if self._quiet():
+                    self._settled.notify_all()
+                if len(self._running) < self._limit.limit:
+                    self._period_saturated = False
+                self._idle += 1
+                self._work.wait(max(0.001, self._look_again[0][0] - self._clock()) if self._look_again else None)
+                self._idle -= 1
+            return None
+
+    def _take(self) -> Unit | None:
+        while self._look_again and self._look_again[0][0] <= self._clock():
+            _, unit = self._look_again.popleft()
+            if not self._shelf.present(*unit):
+                return unit
+            del self._contested[unit]
+            self._answer(unit, None)
+        return self._agenda.take(self._needed, ahead=self._has_place, keep=lambda unit: self._shelf.admit(unit[0]))
+
+    def _needed(self, unit: Unit) -> bool:
+        if unit in self._running or unit in self._staging or unit in self._contested:
+            return False
+        if self._shelf.present(*unit):
+            self._answer(unit, None)
+            return False
+        return unit in self._waiters or unit not in self._failed
+
+    def _has_place(self, unit: Unit) -> bool:
+        return self._shelf.admit(unit[0]) or self._staging.promise(unit, self._size(unit))
+
+    def _quiet(self) -> bool:
+        return not (self._running or self._contested or self._waiters or self._agenda.loading)
+
+    def _size(self, unit: Unit) -> int:
+        _, start, end = self.snapshot.unit_range(*unit)
+        return end - start
+
+    # -- one unit ------------------------------------------------------------------------------------------------------
+
+    def _fetch(self, number: int, unit: int) -> Outcome | _Elsewhere:
+        if not self._shelf.admit(number):
+            return self._read(number, unit)
+        place = claim_place(self.snapshot.pack_name(number), unit)
+        claimed = self._claims.try_acquire(place)
+        if not claimed and self._clock() < self._contested.get((number, unit), float("inf")):
+            return _Elsewhere.CONTESTED
+        try:
+            if self._shelf.present(number, unit):
+                return None  # somebody finished it between our look and our lock
+            data = self._copied(number, unit) or self._read(number, unit)
+            if not self._shelf.write(number, unit, data):
+                return data
+        finally:
+            if claimed:
+                self._claims.release(place)
+        damaged = self._shelf.finish(number)
+        if damaged:
+            with self._lock:
+                self._counters.damaged += len(damaged)
+                self._agenda.want((number, bad) for bad in damaged)
+        return None
+
+    def _copied(self, number: int, unit: int) -> Buffer | None:
+        if self._donors is None or self.snapshot.pack(number).stripe:
+            return None
+        data = self._donors.find(self.snapshot, self.snapshot.pack_first[number] + unit)
+        if data:
+            with self._lock:
+                self._counters.copied_bytes += len(data)
+        return data
+
+    def _read(self, number: int, unit: int) -> Buffer:
+        position, start, end = self.snapshot.unit_range(number, unit)
+        info = self.snapshot.info(position)
+        try:
+            data = self._source.read(info.key, start, end, info)
+        except NotFound as error:
+            raise Changed(f"{info.key!r} was removed from the source; reload the dataset") from error
+        with self._lock:
+            self._counters.fetched(end - start)
+        return data
+
+    def _settle(self, unit: Unit, outcome: Outcome | HotsetError | _Elsewhere, size: int) -> None:
+        with self._lock:
+            self._running.discard(unit)
+            if isinstance(outcome, _Elsewhere):
+                self._staging.withdraw(unit)
+                self._contested.setdefault(unit, self._clock() + CONTESTED_PATIENCE)
+                self._look_again.append((self._clock() + CONTESTED_PAUSE, unit))
+                return
+            self._contested.pop(unit, None)
+            if isinstance(outcome, HotsetError):
+                self._counters.changed += isinstance(outcome, Changed)
+                self._failed[unit] = outcome
+            else:
+                self._failed.pop(unit, None)
+                self._measure(size)
+            self._answer(unit, outcome)
+            if self._quiet():
+                self._settled.notify_all()
+
+    def _answer(self, unit: Unit, outcome: Outcome | HotsetError) -> None:
+        """Tell whoever waits for the unit; bytes that nobody waits for stay in the staging buffer if they were promised
+        a place there.
+        """
+        waiters = self._waiters.pop(unit, ())
+        for future in waiters:
+            if isinstance(outcome, HotsetError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+        if waiters or outcome is None or isinstance(outcome, HotsetError) or not self._staging.put(unit, outcome):
+            self._staging.withdraw(unit)
+
+    def _drop_stale(self) -> None:
+        """Free the places of staged objects that the order will not come to any more."""
+        for unit in self._staging.units():
+            position, _, _ = self.snapshot.unit_range(*unit)
+            if not self._agenda.upcoming(position):
+                self._staging.withdraw(unit)
+
+    def _measure(self, size: int) -> None:
+        self._period_work += size + REQUEST_WEIGHT
+        now = self._clock()
+        elapsed = now - self._period_start
+        if elapsed < PERIOD:
+            return
+        if self._period_saturated:
+            before = self._limit.limit
+            self._limit = after_measurement(self._limit, self._period_work / elapsed)
+            if self._limit.limit > before:
+                self._wake(1)
+        self._period_start, self._period_work, self._period_saturated = now, 0, True
+
+
+def claim_place(name: bytes, unit: int) -> int:
+    """The byte of the claims file that stands for a unit. A chance meeting of two packs costs a wait, no more."""
+    return (int.from_bytes(name[:5], "little") << 22) + unit

@@ -1,0 +1,173 @@
+"""The filler's own process: ``python -m hotset.fill.process``, started by `FillClient` with settings on its standard input.
+
+It never forks (obstore's runtime hangs in forked children), listens on a Unix socket in a private directory, answers only
+processes of the same user, and ends as soon as its parent does: the parent is watched by a pidfd, since workers that the
+parent forked hold the other end of the pipe as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from hotset.base.retry import RetryPolicy
+from hotset.errors import Denied, HotsetError, InvalidInput
+from hotset.fill import wire
+from hotset.fill.service import FillService, FillSettings, SourceSettings
+from hotset.snapshot import PlanParameters
+from hotset.source import Buffer, SourceOptions
+
+__all__ = ["decode_settings", "encode_settings", "main"]
+
+
+def encode_settings(settings: FillSettings, env: Mapping[str, str], socket_path: str, parent: int) -> bytes:
+    message = {"settings": asdict(settings), "env": dict(env), "socket": socket_path, "parent": parent}
+    return json.dumps(message).encode()
+
+
+def decode_settings(message: Mapping[str, Any]) -> FillSettings:
+    fields = dict(message)
+    fields["sources"] = tuple(
+        SourceSettings(entry["uri"], entry["path"], SourceOptions(**entry["options"])) for entry in fields["sources"]
+    )
+    fields["include"], fields["exclude"] = tuple(fields["include"]), tuple(fields["exclude"])
+    fields["retry"] = RetryPolicy(**fields["retry"])
+    fields["parameters"] = PlanParameters(**fields["parameters"])
+    return FillSettings(**fields)
+
+
+class Server:
+    """One thread a connection; requests of one connection are answered in turn."""
+
+    def __init__(self, make_service: Callable[[], FillService], path: str) -> None:
+        """``make_service`` is called at the first request, so that its errors reach the one who asks."""
+        self._make_service = make_service
+        self._making = threading.Lock()
+        self._service: FillService | None = None
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # left by a filler that was killed
+        self._listener.bind(path)
+        self._listener.listen(128)
+        self._path = path
+
+    def serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._converse, args=(connection,), name="hotset-peer", daemon=True).start()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def _converse(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                check_peer(connection)
+                while True:
+                    header, payload = wire.receive(connection)
+                    try:
+                        answer, parts = self._answer(header, payload)
+                    except HotsetError as error:
+                        answer, parts = wire.encode_error(error), []
+                    except Exception as error:  # a defect here must not look like a dead filler to the reader
+                        answer, parts = wire.encode_error(HotsetError(f"{type(error).__name__}: {error}")), []
+                    if not header.get("silent"):
+                        wire.send(connection, answer, parts)
+            except (wire.ConnectionLost, HotsetError, ValueError):
+                return  # the reader left, or does not speak our language
+
+    def _running_service(self) -> FillService:
+        with self._making:
+            if self._service is None:
+                self._service = self._make_service()
+            return self._service
+
+    def _answer(self, header: wire.Header, payload: memoryview) -> tuple[wire.Header, list[Buffer]]:
+        op = header.get("op")
+        if op == "refresh":
+            current = self._running_service().refresh(not_before_ns=int(header["not_before_ns"]))
+            return asdict(current), []
+        engine = self._running_service().engine(str(header.get("digest", "")))
+        if op == "want":
+            futures = engine.want([(int(number), int(unit)) for number, unit in header["units"]])
+            outcomes = [future.result() for future in futures]
+            lengths = [-1 if outcome is None else len(outcome) for outcome in outcomes]
+            return {"lengths": lengths}, [outcome for outcome in outcomes if outcome is not None]
+        if op == "follow":
+            engine.follow(np.frombuffer(payload, dtype=np.uint64), int(header["ahead"]))
+        elif op == "read":
+            engine.advance(np.frombuffer(payload, dtype=np.uint64).tolist())
+        elif op == "load":
+            engine.load()
+        elif op == "cancel":
+            engine.cancel()
+        elif op == "progress":
+            engine.wait_loaded(min(5.0, float(header.get("wait", 0))))
+            return asdict(engine.progress()), []
+        elif op == "stats":
+            return engine.stats().encoded(), []
+        elif op == "failures":
+            failures = engine.failures()
+            first = [wire.encode_error(error) for error in list(failures.values())[:10]]
+            return {"count": len(failures), "first": first}, []
+        else:
+            raise InvalidInput(f"unknown request {op!r}")
+        return {}, []
+
+
+def check_peer(connection: socket.socket) -> None:
+    """`Denied` unless the other end runs as the same user (or root)."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", credentials)
+    if uid not in (os.geteuid(), 0):
+        raise Denied(f"user {uid} may not talk to this filler")
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which tells us by leaving
+    try:
+        message = json.loads(sys.stdin.buffer.readline())
+        parent = os.pidfd_open(message["parent"])
+    except (ValueError, KeyError, OSError):
+        return 2  # the parent is gone already, or somebody started this by hand
+    settings, env = decode_settings(message["settings"]), message["env"]
+    server = Server(lambda: FillService(settings, env), message["socket"])
+    threading.Thread(target=server.serve, name="hotset-accept", daemon=True).start()
+    wait_for_parent(parent)
+    server.close()
+    # Requests under way are abandoned: everything that was fetched is recorded, and nobody is left to wait for the rest.
+    os._exit(0)
+
+
+def wait_for_parent(pidfd: int) -> None:
+    """Come back when the parent has closed its end of the pipe or has ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(sys.stdin.fileno(), select.POLLIN | select.POLLHUP)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor == pidfd or not os.read(descriptor, 4096):
+                return
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,186 @@
+"""All that a filler does for one dataset: list and publish, and fetch units of its snapshots.
+
+Used directly by the command line, and by `hotset.fill.process` for readers. Owns the source's connections.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hotset.base.locks import RangeLocks
+from hotset.base.retry import RetryPolicy
+from hotset.errors import NotFound, Unavailable
+from hotset.fill.donors import Donors
+from hotset.fill.engine import Engine
+from hotset.fill.limit import LimitState
+from hotset.snapshot import Listing, PlanParameters, Snapshot, plan
+from hotset.source import ObjectInfo, Source, SourceOptions, open_source
+from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
+from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
+from hotset.tier.node.dataset import Current
+from hotset.tier.node.shelf import Shelf, open_shelf
+
+__all__ = ["FillService", "FillSettings", "ListingProgress", "SourceSettings"]
+
+ListingProgress = Callable[[int], None]
+"""Called with the number of objects listed so far."""
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """How to reach one source: its URI as given, and options that may hold secrets (left out of the repr)."""
+
+    uri: str = field(repr=False)  #: a signed URL is a secret
+    path: str = ""
+    options: SourceOptions = field(default_factory=SourceOptions, repr=False)
+
+
+@dataclass(frozen=True)
+class FillSettings:
+    """What a filler must know. Travels to the filler's process through a pipe, never in arguments."""
+
+    cache: str
+    dataset: str  #: its identifier
+    sources: tuple[SourceSettings, ...]
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_rate: float | None = None  #: bytes a second
+    max_requests: int = 256
+    staging: int = 256 * 2**20
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    parameters: PlanParameters = field(default_factory=PlanParameters)
+
+
+class FillService:
+    """Thread-safe. Sends no request before it is asked for something; `close` ends everything."""
+
+    def __init__(
+        self, settings: FillSettings, env: Mapping[str, str], *, source: Source | None = None, recount: bool = True
+    ) -> None:
+        """``source`` replaces the one that the settings name (for tests and generated listings)."""
+        self.settings = settings
+        self.cache = CacheDirectory(Path(settings.cache))
+        self.dataset: DatasetDirectory = self.cache.by_id(settings.dataset)
+        self._env = env
+        self._given = source
+        self._cancel = threading.Event()
+        self._lock = threading.RLock()
+        self._source: Source | None = None
+        self._engines: dict[str, _Attached] = {}
+        self._claims: RangeLocks | None = None
+        if recount:
+            self.cache.space.recount()
+
+    def refresh(self, *, not_before_ns: int, on_listed: ListingProgress | None = None) -> Current:
+        """List the source and make the result the current snapshot, unless that was done since ``not_before_ns``.
+
+        One process of a machine lists at a time; those who waited take its result.
+        """
+        with self.dataset.listing_lock():
+            current = self.dataset.current()
+            if current is not None and current.listed_ns >= not_before_ns:
+                return current
+            started_ns = time.time_ns()
+            listing = Listing.of(_counted(self._open().list(), on_listed), listed_ns=started_ns)
+            if not len(listing):
+                where = ", ".join(source.uri for source in self.dataset.record().sources)
+                raise NotFound(f"no objects at {where}: check the prefix, and --include and --exclude")
+            identity = self.dataset.record().identity
+            return self.dataset.publish(
+                listing, plan(listing, identity, self.settings.parameters), listed_ns=started_ns
+            )
+
+    def engine(self, digest: str) -> Engine:
+        """The engine of one snapshot, made at the first call. Holds a lease on the snapshot until closed."""
+        with self._lock:
+            attached = self._engines.get(digest)
+            if attached is None:
+                attached = self._engines[digest] = self._attach(digest)
+            return attached.engine
+
+    def shelf(self, digest: str) -> Shelf:
+        """Where the engine of that snapshot puts units."""
+        self.engine(digest)
+        return self._engines[digest].shelf
+
+    def close(self) -> None:
+        self._cancel.set()  # ends all pauses between retries
+        with self._lock:
+            engines, self._engines = list(self._engines.values()), {}
+        for attached in engines:
+            attached.close()
+        if self._claims is not None:
+            self._claims.close()
+            self._claims = None
+        if self._source is not None:
+            self._source.close()
+
+    def _attach(self, digest: str) -> _Attached:
+        snapshot, lease = self.dataset.open(digest)
+        try:
+            if self._claims is None:
+                self._claims = RangeLocks(self.dataset.claims, mode=self.cache.file_mode)
+            shelf = open_shelf(self.dataset, snapshot)
+            donors = Donors(self.dataset, digest)
+            engine = Engine(
+                snapshot, shelf, self._open(), self._claims,
+                donors=donors, staging=self.settings.staging, limit=LimitState(highest=self.settings.max_requests),
+            )  # fmt: skip
+        except BaseException:
+            lease.release()
+            raise
+        return _Attached(snapshot, lease, shelf, donors, engine)
+
+    def _open(self) -> Source:
+        with self._lock:
+            if self._source is None:
+                self._source = self._given or self._build()
+            return self._source
+
+    def _build(self) -> Source:
+        """Retries right around each source, then one combined, chosen and limited source."""
+        mounts = []
+        for entry in self.settings.sources:
+            source = open_source(entry.uri, options=entry.options, env=self._env)
+            mounts.append(
+                (entry.path, Retrying(source, self.settings.retry, cancel=self._cancel, on_retry=self._note_retry))
+            )
+        whole: Source = CombinedSource(mounts)
+        whole = filtered(whole, include=self.settings.include, exclude=self.settings.exclude)
+        if self.settings.max_rate:
+            whole = RateLimited(whole, self.settings.max_rate, cancel=self._cancel)
+        return whole
+
+    def _note_retry(self, error: Unavailable, _pause: float) -> None:
+        for attached in list(self._engines.values()):
+            attached.engine.note_retry(throttled=error.throttled)
+
+
+@dataclass(frozen=True)
+class _Attached:
+    snapshot: Snapshot
+    lease: Lease
+    shelf: Shelf
+    donors: Donors
+    engine: Engine
+
+    def close(self) -> None:
+        self.engine.close()
+        self.donors.close()
+        self.shelf.close()
+        self.lease.release()
+
+
+def _counted(
+    batches: Iterator[Sequence[ObjectInfo]], on_listed: ListingProgress | None
+) -> Iterator[Sequence[ObjectInfo]]:
+    total = 0
+    for batch in batches:
+        total += len(batch)
+        if on_listed is not None:
+            on_listed(total)
+        yield batch

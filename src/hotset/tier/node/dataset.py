@@ -1,0 +1,363 @@
+"""One dataset's directory: what it is, its snapshots, which of them is current, and who uses them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hotset.base.files import fsync_directory, temporary_name
+from hotset.base.locks import FileLock
+from hotset.errors import AlreadyExists, Busy, Corrupt, Full, NotFound
+from hotset.snapshot import Listing, Plan, Snapshot, write_index
+
+if TYPE_CHECKING:
+    from hotset.tier.node.cache import CacheDirectory
+
+__all__ = ["Current", "DatasetDirectory", "DatasetRecord", "Layout", "Lease", "SnapshotRecord", "SourceRecord"]
+
+Layout = Literal["packs", "files"]
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """One source of a dataset, as far as it may be written down: ``options`` hold no secret."""
+
+    uri: str
+    identity: str
+    path: str = ""  #: where its objects lie in the dataset
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DatasetRecord:
+    """What a dataset is. Two records with one identifier are the same dataset and share packs."""
+
+    sources: tuple[SourceRecord, ...]
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    layout: Layout = "packs"
+    trust_domain: str = "local"
+
+    @property
+    def identity(self) -> bytes:
+        """Everything that tells this dataset from another; part of each pack's name (rule 1)."""
+        parts = [self.trust_domain, *(f"{source.path}={source.identity}" for source in self.sources)]
+        return json.dumps([parts, self.include, self.exclude]).encode()
+
+    @property
+    def identifier(self) -> str:
+        return hashlib.sha256(self.identity).hexdigest()[:32]
+
+    def encoded(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def decode(cls, value: dict[str, object]) -> DatasetRecord:
+        fields = dict(value)
+        fields["sources"] = tuple(SourceRecord(**source) for source in fields["sources"])  # type: ignore[attr-defined]
+        fields["include"], fields["exclude"] = tuple(fields["include"]), tuple(fields["exclude"])  # type: ignore[arg-type]
+        return cls(**fields)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Current:
+    """The snapshot that an opener gets, and when the source was last seen to be equal to it."""
+
+    digest: str
+    listed_ns: int
+
+
+@dataclass(frozen=True)
+class SnapshotRecord:
+    digest: str
+    created_ns: int
+    objects: int
+    bytes: int
+    pinned: bool
+    leased: bool
+    current: bool
+
+
+class Lease:
+    """Keeps one snapshot, and the packs in it, from being evicted. Held by a shared lock: ends with its last holder,
+    forked children included, however they end.
+    """
+
+    def __init__(self, lock: FileLock, digest: str) -> None:
+        self._lock = lock
+        self.digest = digest
+        self._touch()
+
+    def release(self) -> None:
+        if self._lock.held:
+            self._touch()
+            self._lock.release()
+
+    def _touch(self) -> None:
+        with suppress(OSError):  # the time of last use is a hint; a member of the group may not set it
+            os.utime(self._lock.fd)
+
+
+class DatasetDirectory:
+    """One dataset in a cache directory. Holds nothing open; methods are safe from any process at any time."""
+
+    def __init__(self, path: Path, cache: CacheDirectory) -> None:
+        self.path = path
+        self.cache = cache
+
+    def __repr__(self) -> str:
+        return f"DatasetDirectory({str(self.path)!r})"
+
+    @property
+    def identifier(self) -> str:
+        return self.path.name
+
+    @property
+    def packs(self) -> Path:
+        return self.path / "packs"
+
+    @property
+    def trees(self) -> Path:
+        return self.path / "trees"
+
+    @property
+    def claims(self) -> Path:
+        return self.path / "claims"
+
+    def record(self) -> DatasetRecord:
+        path = self.path / "dataset.json"
+        try:
+            return DatasetRecord.decode(json.loads(path.read_bytes()))
+        except FileNotFoundError as error:
+            raise NotFound(f"the dataset in {self.path} is gone") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise Corrupt(f"{path} is damaged ({error}); drop the dataset and load it again") from error
+
+    def create(self, record: DatasetRecord) -> None:
+        """Make the directory, or check that the one that is there has the layout of ``record``."""
+        try:
+            existing = self.record()
+        except NotFound:
+            for directory in (self.path, self.packs, self.trees, self.path / "snapshots"):
+                self.cache.make_directory(directory)
+            self.cache._write(self.path / "dataset.json", record.encoded())
+            return
+        if existing.layout != record.layout:
+            raise AlreadyExists(
+                f"this dataset is in the cache with the layout {existing.layout!r}; open it with that layout, or convert it "
+                f"with `hotset view --convert` (which copies its data)"
+            )
+
+    def set_layout(self, layout: Layout) -> None:
+        record = self.record()
+        fields = {**record.encoded(), "layout": layout}
+        self.cache._write(self.path / "dataset.json", fields)
+
+    def listing_lock(self) -> FileLock:
+        """Held by whoever lists the source for this dataset on this machine."""
+        return FileLock(self.path / "listing.lock", mode=self.cache.file_mode)
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+
+    def current(self) -> Current | None:
+        path = self.path / "current"
+        try:
+            return Current(**json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise Corrupt(f"{path} is damaged ({error}); remove that file and list again") from error
+
+    def set_current(self, current: Current) -> None:
+        """Make a published snapshot the one that is opened from now on."""
+        self.cache._write(self.path / "current", asdict(current))
+
+    def publish(self, listing: Listing, plan: Plan, *, listed_ns: int) -> Current:
+        """Store the snapshot, whole or not at all, and make it current. `Full` if the quota has no room for its index."""
+        target = self.snapshot_path(plan.digest)
+        if not target.exists():
+            self._store(target, listing, plan)
+        current = Current(plan.digest, listed_ns)
+        self.set_current(current)
+        return current
+
+    def _store(self, target: Path, listing: Listing, plan: Plan) -> None:
+        estimate = len(listing) * 41 + len(listing.keys) + len(listing.fingerprints) + 64 * plan.packs + 2**16
+        if not self.cache.space.reserve(estimate):
+            from hotset.tier.node.evict import make_room  # below this module's users, above its records
+
+            if make_room(self.cache, estimate, for_dataset=self.identifier) < estimate or not self.cache.space.reserve(
+                estimate
+            ):
+                raise Full(
+                    f"the index of {len(listing)} objects does not fit into the quota of {self.cache.root}; raise HOTSET_QUOTA"
+                )
+        temporary = temporary_name(target)
+        try:
+            self.cache.make_directory(temporary)
+            write_index(temporary, listing, plan)
+            (temporary / "lease").touch()
+            for file in temporary.iterdir():
+                file.chmod(self.cache.file_mode)
+                if self.cache.durable:
+                    with file.open("rb") as opened:
+                        os.fsync(opened.fileno())
+            if self.cache.durable:
+                fsync_directory(temporary)
+            try:
+                temporary.rename(target)
+            except OSError:
+                if not target.exists():
+                    raise
+                shutil.rmtree(temporary)  # another process published the same snapshot
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            self.cache.space.release(estimate)
+            raise
+        if self.cache.durable:
+            fsync_directory(target.parent)
+
+    def snapshot_path(self, digest: str) -> Path:
+        return self.path / "snapshots" / digest
+
+    def open(self, digest: str | None = None) -> tuple[Snapshot, Lease]:
+        """A snapshot (the current one by default) with a lease on it. `NotFound` if there is none."""
+        while True:
+            wanted = self._resolve(digest)
+            lock = FileLock(self.snapshot_path(wanted) / "lease", shared=True, create=False)
+            try:
+                lock.acquire()
+            except FileNotFoundError as error:
+                if digest is None and (now := self.current()) is not None and now.digest != wanted:
+                    continue  # replaced and collected in between
+                raise NotFound(
+                    f"snapshot {wanted[:12]} is not in the cache any more; open without it, or reload"
+                ) from error
+            # Between reading `current` and locking, the evictor may have been faster: what is current now counts.
+            if digest is not None or self._resolve(None) == wanted:
+                try:
+                    return Snapshot(self.snapshot_path(wanted)), Lease(lock, wanted)
+                except BaseException:
+                    lock.release()
+                    raise
+            lock.release()
+
+    def _resolve(self, digest: str | None) -> str:
+        """A full digest from None (current) or an unambiguous beginning."""
+        if digest is None:
+            current = self.current()
+            if current is None:
+                raise NotFound(f"the dataset in {self.path} has no snapshot yet")
+            return current.digest
+        matches = [found for found in self.digests() if found.startswith(digest)]
+        if len(matches) != 1:
+            raise NotFound(f"{len(matches)} snapshots begin with {digest!r}; see `hotset snapshots`")
+        return matches[0]
+
+    def digests(self) -> list[str]:
+        try:
+            return sorted(entry.name for entry in os.scandir(self.path / "snapshots") if not entry.name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        """All snapshots, oldest first."""
+        current = self.current()
+        records = []
+        for digest in self.digests():
+            try:
+                opened = Snapshot(self.snapshot_path(digest))
+                created = (self.snapshot_path(digest) / "objects.arrow").stat().st_mtime_ns
+            except (NotFound, FileNotFoundError):
+                continue  # collected meanwhile
+            records.append(
+                SnapshotRecord(
+                    digest,
+                    created,
+                    len(opened),
+                    opened.total_bytes,
+                    self.pinned(digest),
+                    self.leased(digest),
+                    current is not None and current.digest == digest,
+                )  # fmt: skip
+            )
+        return sorted(records, key=lambda record: record.created_ns)
+
+    def pin(self, digest: str, *, pinned: bool = True) -> None:
+        """Keep a snapshot and its packs until it is unpinned, whoever needs room."""
+        path = self.snapshot_path(self._resolve(digest)) / "pinned"
+        if pinned:
+            path.touch(self.cache.file_mode)
+        else:
+            path.unlink(missing_ok=True)
+
+    def pinned(self, digest: str) -> bool:
+        return (self.snapshot_path(digest) / "pinned").exists()
+
+    def leased(self, digest: str) -> bool:
+        """Whether some process has the snapshot open now."""
+        lock = self.exclusive(digest)
+        if lock is None:
+            return self.snapshot_path(digest).exists()
+        lock.release()
+        return False
+
+    def exclusive(self, digest: str) -> FileLock | None:
+        """The lock that keeps openers out, if nobody has the snapshot open."""
+        lock = FileLock(self.snapshot_path(digest) / "lease", create=False)
+        try:
+            return lock if lock.try_acquire() else None
+        except FileNotFoundError:
+            return None
+
+    def last_used_ns(self) -> int:
+        times = [0]
+        for digest in self.digests():
+            with suppress(FileNotFoundError):
+                times.append((self.snapshot_path(digest) / "lease").stat().st_mtime_ns)
+        return max(times)
+
+    def remove_snapshot(self, digest: str) -> bool:
+        """Remove a snapshot's index (and its tree) unless somebody uses it or it is pinned."""
+        lock = self.exclusive(digest)
+        if lock is None or self.pinned(digest):
+            if lock is not None:
+                lock.release()
+            return False
+        try:
+            # Renamed first: a half-removed directory must not look like a snapshot to those who come now.
+            for path in (self.snapshot_path(digest), self.trees / digest):
+                if path.exists():
+                    doomed = temporary_name(path)
+                    path.rename(doomed)
+                    shutil.rmtree(doomed, ignore_errors=True)
+            (self.trees / f"{digest}.ledger").unlink(missing_ok=True)
+        finally:
+            lock.release()
+        return True
+
+    def drop(self, *, force: bool = False) -> None:
+        """Remove the dataset. `Busy` while it is in use, unless forced: readers then keep what they have mapped."""
+        if not force:
+            users = [digest for digest in self.digests() if self.leased(digest)]
+            if users:
+                raise Busy("the dataset is in use; end the processes that read it, or use --force")
+        doomed = temporary_name(self.path)
+        with self.cache.space.locked():
+            with suppress(FileNotFoundError):
+                self.path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+            self.cache.space.recount()
+
+    def leftovers(self) -> Iterator[Path]:
+        """What processes that were killed left behind: temporary names."""
+        for directory in (self.path, self.path / "snapshots", self.packs, self.trees):
+            with suppress(FileNotFoundError):
+                yield from (Path(entry.path) for entry in os.scandir(directory) if entry.name.startswith("."))

@@ -1,0 +1,221 @@
+"""One pack on the node: a single sparse file with everything that belongs to it, so that one unlink takes all of it.
+
+    0     magic, format, flags, number of units, where data begins, length of data
+    32    name of the pack (32 bytes)
+    64    boot in which it was made (16 bytes)
+    128   one state byte a unit: 0 absent, 1 present
+    ...   one CRC-32C a unit (aligned to 4)
+    ...   data, aligned to a page: units back to back
+
+A unit is written data first, then its CRC, then its state byte, each with pwrite. Readers in any process map the file
+read-only and believe the state byte. **Sealed** (a flag) means: all units present, read back and compared with their CRC,
+and on a disk synced. Bytes that have been marked present never change again (rule 3): whoever finds a bad unit makes a
+new file (`salvage`) and leaves the old one to those who have it mapped.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from crc32c import crc32c
+
+from hotset.base.files import allocate, boot_id, fsync_directory, rounded, temporary_name, tmpfile, write_all
+from hotset.base.maps import map_readonly, populate
+from hotset.errors import Corrupt
+from hotset.source.base import Buffer
+
+__all__ = ["PRESENT", "MappedPack", "PackGeometry", "PackWriter", "create_pack", "salvage"]
+
+PRESENT = 1
+
+_MAGIC = b"HOTSETPK"
+_FORMAT = 1
+_SEALED = 1
+_HEADER = struct.Struct("<8sIIIIQ32s16s")
+_FLAGS_AT = 12
+_BOOT_AT = 64
+_STATES_AT = 128
+
+
+class PackGeometry:
+    """Where things lie in the file of a pack with ``units`` units and ``size`` bytes of data."""
+
+    __slots__ = ("checks_at", "data_at", "length", "size", "units")
+
+    def __init__(self, units: int, size: int) -> None:
+        self.units = units
+        self.size = size
+        self.checks_at = -(-(_STATES_AT + units) // 4) * 4
+        self.data_at = rounded(self.checks_at + 4 * units)
+        self.length = self.data_at + size
+
+
+class MappedPack:
+    """A pack file, mapped read-only. Costs no descriptor; stays readable after the file was unlinked."""
+
+    __slots__ = ("_view", "data", "geometry", "identity", "states")
+
+    def __init__(self, path: Path, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:
+        """FileNotFoundError if there is no such pack; `Corrupt` if the file is not the pack it should be."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            stat = os.fstat(fd)
+            if stat.st_size < geometry.length:
+                raise Corrupt(f"{path} is {stat.st_size} bytes long instead of {geometry.length}")
+            self._view = map_readonly(fd, geometry.length)
+        finally:
+            os.close(fd)
+        self.identity = (stat.st_dev, stat.st_ino)
+        self.geometry = geometry
+        if on_disk:
+            try:
+                populate(self._view if geometry.length <= 16 * 2**20 else self._view[: geometry.data_at])
+            except OSError as error:
+                raise Corrupt(f"{path} cannot be read from its disk: {error.strerror}") from error
+        magic, form, _, units, data_at, size, stored_name, _ = _HEADER.unpack_from(self._view)
+        expected = (_MAGIC, _FORMAT, geometry.units, geometry.data_at, geometry.size, name)
+        if (magic, form, units, data_at, size if geometry.size else 0, stored_name) != expected:
+            raise Corrupt(f"{path} does not have the header of its pack")
+        self.states = self._view[_STATES_AT : _STATES_AT + units]
+        self.data = self._view[data_at:]
+
+    @classmethod
+    def open_ledger(cls, path: Path, name: bytes, units: int) -> MappedPack:
+        """A pack file of which only states and CRCs count, whatever length of data it stands for."""
+        return cls(path, name, PackGeometry(units, 0), on_disk=False)
+
+    @property
+    def sealed(self) -> bool:
+        return bool(self._view[_FLAGS_AT] & _SEALED)
+
+    @property
+    def boot(self) -> bytes:
+        return bytes(self._view[_BOOT_AT : _BOOT_AT + 16])
+
+    @property
+    def trusted(self) -> bool:
+        """Whether state bytes may be believed: after a crash of the machine only those of sealed packs may."""
+        return self.sealed or self.boot == _this_boot()
+
+    def present(self) -> int:
+        return bytes(self.states).count(PRESENT)
+
+    def missing_units(self) -> list[int]:
+        return [unit for unit, state in enumerate(bytes(self.states)) if state != PRESENT]
+
+    def check(self, unit: int, start: int, end: int) -> bool:
+        """Whether the bytes of a unit match the CRC that was stored with them."""
+        return crc32c(self.data[start:end]) == self.stored_check(unit)
+
+    def stored_check(self, unit: int) -> int:
+        at = self.geometry.checks_at + 4 * unit
+        return int.from_bytes(self._view[at : at + 4], "little")
+
+    def bad_units(self, extents: Sequence[tuple[int, int]]) -> list[int]:
+        """The units that are marked present and whose bytes are wrong; ``extents`` are their places in the data."""
+        bad = []
+        for unit, state in enumerate(bytes(self.states)):
+            if state == PRESENT and not self.check(unit, *extents[unit]):
+                bad.append(unit)
+        return bad
+
+
+class PackWriter:
+    """Writes units into a pack file. Any number of writers, in any processes, may have the same file open, as long as
+    each unit is written by one of them at a time (that is what claims are for).
+    """
+
+    def __init__(self, path: Path, geometry: PackGeometry) -> None:
+        """FileNotFoundError if the pack is not there (any more)."""
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._geometry = geometry
+
+    def write(self, unit: int, offset: int, data: Buffer) -> None:
+        """Put the bytes of a unit in their place and mark it present."""
+        write_all(self._fd, data, self._geometry.data_at + offset)
+        self.mark(unit, crc32c(data))
+
+    def mark(self, unit: int, check: int) -> None:
+        """Mark a unit whose bytes are in place already (for a ledger: in another file) as present."""
+        os.pwrite(self._fd, check.to_bytes(4, "little"), self._geometry.checks_at + 4 * unit)
+        os.pwrite(self._fd, b"\x01", _STATES_AT + unit)
+
+    def seal(self, *, directory: Path, durable: bool) -> None:
+        """Set the flag. The caller has compared every unit with its CRC."""
+        if durable:
+            os.fdatasync(self._fd)
+        os.pwrite(self._fd, _SEALED.to_bytes(4, "little"), _FLAGS_AT)
+        if durable:
+            os.fdatasync(self._fd)
+            fsync_directory(directory)
+
+    def cut(self) -> None:
+        """Give up the room behind the header (of a ledger, whose data lies elsewhere); no reader ever touched it."""
+        os.ftruncate(self._fd, self._geometry.data_at)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> PackWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def create_pack(path: Path, name: bytes, geometry: PackGeometry, *, mode: int, on_disk: bool) -> None:
+    """Make an empty pack at ``path`` unless there is one already; nobody ever sees a half-made header."""
+    with tmpfile(path.parent, mode) as file:
+        _write_header(file.fd, name, geometry, on_disk=on_disk)
+        file.publish(path.name)
+
+
+def salvage(
+    path: Path, pack: MappedPack, name: bytes, extents: Sequence[tuple[int, int]], *, mode: int, on_disk: bool
+) -> list[int]:
+    """Put a new file with the good units of ``pack`` in the place of ``path``; the units that were bad.
+
+    Readers of the old file keep what they have mapped; the new one belongs to this boot and is not sealed.
+    """
+    bad = pack.bad_units(extents)
+    temporary = temporary_name(path)
+    with tmpfile(path.parent, mode) as file:
+        _write_header(file.fd, name, pack.geometry, on_disk=on_disk)
+        file.publish(temporary.name)
+        with PackWriter(temporary, pack.geometry) as writer:
+            for unit, state in enumerate(bytes(pack.states)):
+                if state == PRESENT and unit not in bad:
+                    start, end = extents[unit]
+                    writer.write(unit, start, pack.data[start:end])
+    temporary.rename(path)
+    return bad
+
+
+def _write_header(fd: int, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:
+    os.ftruncate(fd, geometry.length)
+    # On a disk all blocks are taken now: the file lies in one piece, and a full disk is found before the fetch. On tmpfs
+    # that would write every page twice, so only the header (whose pages readers touch) is taken.
+    allocate(fd, 0, geometry.length if on_disk and geometry.size else geometry.data_at)
+    write_all(
+        fd,
+        _HEADER.pack(_MAGIC, _FORMAT, 0, geometry.units, geometry.data_at, geometry.size, name, _this_boot()),
+        0,
+    )
+
+
+_boot: bytes | None = None
+
+
+def _this_boot() -> bytes:
+    global _boot  # noqa: PLW0603  (constant for the life of the process; read from /proc once)
+    if _boot is None:
+        _boot = boot_id()
+    return _boot

@@ -1,0 +1,258 @@
+"""The layout "packs": units of a snapshot in pack files, written by fillers and read by anybody."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from hotset.base.files import is_tmpfs
+from hotset.errors import Corrupt, Full
+from hotset.snapshot import Snapshot
+from hotset.source.base import Buffer
+from hotset.tier.node.cache import CacheDirectory
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.evict import admitted, make_room, pack_costs, share_of
+from hotset.tier.node.packfile import PRESENT, MappedPack, PackGeometry, PackWriter, create_pack, salvage
+
+__all__ = ["PackReader", "PackShelf"]
+
+#: Maps kept at once. Each costs one of the kernel's 65,530 map areas; dropped ones cost 10 us when they are needed again.
+MAPS = 16_384
+
+
+class PackReader:
+    """Maps the packs of one snapshot. Not thread-safe by itself, but harmless: the worst is a pack mapped twice."""
+
+    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
+        self.dataset = dataset
+        self.snapshot = snapshot
+        self._on_disk = dataset.cache.durable
+        self._maps: dict[int, MappedPack] = {}
+
+    def path(self, number: int) -> Path:
+        return self.dataset.packs / self.snapshot.pack_name(number).hex()
+
+    def geometry(self, number: int) -> PackGeometry:
+        return PackGeometry(self.snapshot.pack_units[number], self.snapshot.pack_sizes[number])
+
+    def mapped(self, number: int) -> MappedPack | None:
+        """The pack if it is mapped already."""
+        return self._maps.get(number)
+
+    def open(self, number: int) -> MappedPack | None:
+        """The pack, mapped; None if it is not here. `Corrupt` if the file is not the pack it should be."""
+        mapped = self._maps.get(number)
+        if mapped is None:
+            try:
+                name = self.snapshot.pack_name(number)
+                mapped = MappedPack(self.path(number), name, self.geometry(number), on_disk=self._on_disk)
+            except FileNotFoundError:
+                return None
+            if len(self._maps) >= MAPS:
+                with suppress(KeyError, StopIteration):  # another thread may have made room already
+                    del self._maps[next(iter(self._maps))]
+            self._maps[number] = mapped
+        return mapped
+
+    def forget(self, number: int) -> None:
+        """Drop the map: the file was replaced, evicted, or found damaged."""
+        self._maps.pop(number, None)
+
+    def forget_unlinked(self) -> int:
+        """Drop maps of files that were evicted, so that their room is really free; how many these were."""
+        gone = [number for number in list(self._maps) if not self.current(number)]
+        for number in gone:
+            self.forget(number)
+        return len(gone)
+
+    def current(self, number: int) -> bool:
+        """Whether the mapped file is still the one that the path names."""
+        mapped = self._maps.get(number)
+        if mapped is None:
+            return False
+        try:
+            stat = os.stat(self.path(number))
+        except FileNotFoundError:
+            return False
+        return mapped.identity == (stat.st_dev, stat.st_ino)
+
+    def extents(self, number: int) -> list[tuple[int, int]]:
+        """Where each unit lies in the data of its pack."""
+        places = []
+        for unit in range(self.snapshot.pack_units[number]):
+            _, start, end = self.snapshot.unit_range(number, unit)
+            offset = self.snapshot.unit_offset(number, unit)
+            places.append((offset, offset + end - start))
+        return places
+
+    def unit(self, number: int, unit: int) -> memoryview | None:
+        """The bytes of a unit if they are here."""
+        mapped = self.open(number)
+        if mapped is None or mapped.states[unit] != PRESENT or not mapped.trusted:
+            return None
+        _, start, end = self.snapshot.unit_range(number, unit)
+        offset = self.snapshot.unit_offset(number, unit)
+        return mapped.data[offset : offset + end - start]
+
+    def held(self, number: int) -> int:
+        """How many units of a pack are here."""
+        try:
+            mapped = self.open(number)
+        except Corrupt:
+            return 0
+        if mapped is None or not mapped.trusted:
+            return 0
+        return mapped.geometry.units if mapped.sealed else mapped.present()
+
+    def close(self) -> None:
+        self._maps.clear()
+
+
+class PackShelf:
+    """Where fillers put units. Thread-safe; other processes may fill the same snapshot at the same time."""
+
+    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.reader = PackReader(dataset, snapshot)
+        self._cache: CacheDirectory = dataset.cache
+        self._dataset = dataset
+        self._on_disk = not is_tmpfs(dataset.path)
+        self._costs = pack_costs(snapshot)
+        self._lock = threading.RLock()
+        self._refused: set[int] = set()
+        self._chosen: set[int] | None = None
+
+    def admit(self, number: int) -> bool:
+        """Whether the pack may be stored here; makes its file, and room for it, at the first call."""
+        if number in self._refused:
+            return False
+        with self._lock:
+            if self._usable(number) is not None:
+                return True
+            if number not in self._admitted() or not self._make(number):
+                self._refused.add(number)
+                return False
+            return True
+
+    def reconsider(self) -> None:
+        with self._lock:
+            self._refused.clear()
+            self._chosen = None
+
+    def present(self, number: int, unit: int) -> bool:
+        mapped = self.reader.mapped(number)
+        if mapped is None:
+            with self._lock:
+                mapped = self._usable(number)
+        return mapped is not None and mapped.states[unit] == PRESENT
+
+    def held(self, number: int) -> int:
+        mapped = self.reader.mapped(number)
+        if mapped is None:
+            with self._lock:
+                mapped = self._usable(number)
+        return 0 if mapped is None else mapped.geometry.units if mapped.sealed else mapped.present()
+
+    def verify_presence(self, number: int) -> None:
+        """Forget what is known of a pack if its file is not the one that its path names any more."""
+        if not self.reader.current(number):
+            self.reader.forget(number)
+
+    def write(self, number: int, unit: int, data: Buffer) -> bool:
+        path = self.reader.path(number)
+        try:
+            # Opened for each unit: 2 us, and whatever became of the file since, this is the one readers will find.
+            with PackWriter(path, self.reader.geometry(number)) as writer:
+                writer.write(unit, self.snapshot.unit_offset(number, unit), data)
+        except FileNotFoundError:
+            self.reader.forget(number)
+            return False
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise Full(f"cannot write to {path}: {error.strerror}") from error
+            self._refused.add(number)  # the disk is full though the quota is not: read through from now on
+            return False
+        return True
+
+    def finish(self, number: int) -> list[int]:
+        """Seal the pack if it is complete. The units that turned out to be damaged and must be fetched again."""
+        mapped = self.reader.open(number)
+        if mapped is None or mapped.sealed or mapped.present() < mapped.geometry.units:
+            return []
+        if mapped.bad_units(self.reader.extents(number)):
+            return self._salvage(number, mapped)
+        with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:
+            writer.seal(directory=self._dataset.packs, durable=self._cache.durable)
+        return []
+
+    def repair(self, number: int) -> list[int]:
+        """Compare every present unit with its CRC; damaged ones are taken out. The units that were damaged."""
+        with self._lock:
+            self.reader.forget(number)
+            mapped = self._usable(number)
+            if mapped is None or not mapped.bad_units(self.reader.extents(number)):
+                return []
+            return self._salvage(number, mapped)
+
+    def close(self) -> None:
+        self.reader.close()
+
+    def _usable(self, number: int) -> MappedPack | None:
+        """The pack if it is here, in a state that can be trusted: damaged files go, untrusted units are checked."""
+        try:
+            mapped = self.reader.open(number)
+        except Corrupt:
+            with suppress(FileNotFoundError):
+                self.reader.path(number).unlink()
+                self._cache.space.release(self._costs[number])
+            return None
+        if mapped is not None and not mapped.trusted:
+            self._salvage(number, mapped)
+            mapped = self.reader.open(number)
+        return mapped
+
+    def _salvage(self, number: int, mapped: MappedPack) -> list[int]:
+        path, name = self.reader.path(number), self.snapshot.pack_name(number)
+        bad = salvage(
+            path, mapped, name, self.reader.extents(number), mode=self._cache.file_mode, on_disk=self._on_disk
+        )
+        self.reader.forget(number)
+        return bad
+
+    def _admitted(self) -> set[int]:
+        """The fixed choice of packs, made when the first absent one is asked for."""
+        if self._chosen is None:
+            share = share_of(self._cache, self._dataset, sum(self._costs))
+            names = self.snapshot.pack_names()
+            held = [number for number, name in enumerate(names) if (self._dataset.packs / name.hex()).exists()]
+            self._chosen = admitted(names, self._costs, share, held)
+        return self._chosen
+
+    def _make(self, number: int) -> bool:
+        cost = self._costs[number]
+        space = self._cache.space
+        with space.locked():
+            path = self.reader.path(number)
+            if path.exists():
+                return True  # another filler was faster
+            if not space.reserve(cost):
+                make_room(self._cache, cost, for_dataset=self._dataset.identifier)
+                if not space.reserve(cost):
+                    return False
+            try:
+                create_pack(
+                    path,
+                    self.snapshot.pack_name(number),
+                    self.reader.geometry(number),
+                    mode=self._cache.file_mode,
+                    on_disk=self._on_disk,
+                )
+            except OSError as error:
+                space.release(cost)
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise Full(f"cannot make a pack in {path.parent}: {error.strerror}") from error
+                return False
+        return True

@@ -1,0 +1,379 @@
+"""The layout "files": each object is a plain, read-only file in a tree with the dataset's own names.
+
+A file appears under its name when it is complete and never before (rule 14): small objects are written without a name
+and linked; stripes of a large one go to a hidden partial file that is renamed after the last. What is present, and its
+CRC, stands in the tree's **ledger**: a pack file without data. A tree is admitted as a whole or not at all; while it
+fills, its ledger is a sparse file as long as the missing files together, so that the account of space sees them.
+A new snapshot's tree begins with hard links to the unchanged files of older trees.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+
+from crc32c import crc32c
+
+from hotset.base.files import BLOCK, fsync_directory, temporary_name, tmpfile, write_all
+from hotset.base.maps import map_readonly
+from hotset.errors import Corrupt, Full, InvalidInput, NotFound
+from hotset.snapshot import Snapshot
+from hotset.source.base import Buffer
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.evict import make_room
+from hotset.tier.node.packfile import PRESENT, MappedPack, PackGeometry, PackWriter, create_pack
+from hotset.tier.node.space import cost_of
+
+__all__ = ["TreeReader", "TreeShelf", "check_keys"]
+
+_READ_ONLY = 0o444
+
+
+def check_keys(snapshot: Snapshot) -> None:
+    """`InvalidInput` if some key cannot be the path of a plain file below one directory."""
+    directories: set[str] = set()
+    for key in snapshot.keys():
+        parts = key.split("/")
+        if any(part in ("", ".", "..") or len(part.encode()) > 255 or not part.isprintable() for part in parts):
+            raise InvalidInput(
+                f"the key {key!r} cannot be a path in a view; exclude it (--exclude), or read the dataset with the library"
+            )
+        for depth in range(len(parts) - 1, 0, -1):
+            parent = "/".join(parts[:depth])
+            if parent in directories:
+                break
+            directories.add(parent)
+    for key in snapshot.keys():
+        if key in directories:
+            raise InvalidInput(
+                f"the keys {key!r} and {key + '/…'!r} collide in a view: one path cannot be a file and a directory; "
+                "exclude one of them (--exclude)"
+            )
+
+
+class _Tree:
+    """Paths of one snapshot's tree, and its ledger."""
+
+    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.root = dataset.trees / snapshot.digest
+        self.ledger_path = dataset.trees / f"{snapshot.digest}.ledger"
+        self.name = bytes.fromhex(snapshot.digest)
+        self.bases = [0, *accumulate(snapshot.pack_units)]
+        self.ledger: MappedPack | None = None
+
+    def open_ledger(self) -> MappedPack | None:
+        if self.ledger is None:
+            with suppress(FileNotFoundError):
+                self.ledger = MappedPack.open_ledger(self.ledger_path, self.name, self.bases[-1])
+        return self.ledger
+
+    def path(self, number: int, unit: int) -> Path:
+        position, _, _ = self.snapshot.unit_range(number, unit)
+        return self.root / self.snapshot.key(position)
+
+    def partial(self, number: int) -> Path:
+        return self.root.with_name(f".{self.root.name}.{number}.part")
+
+    def striped(self, number: int) -> bool:
+        return self.snapshot.pack(number).stripe > 0
+
+    def read(self, number: int, unit: int) -> memoryview | None:
+        """Map the bytes of a unit from its file, if the file is there."""
+        _, start, end = self.snapshot.unit_range(number, unit)
+        try:
+            fd = os.open(self.path(number, unit), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            if os.fstat(fd).st_size < end:
+                raise Corrupt(f"{self.path(number, unit)} is shorter than the object it holds")
+            low = start - start % BLOCK
+            return map_readonly(fd, end - low, low)[start - low :]
+        finally:
+            os.close(fd)
+
+
+class TreeReader:
+    """Reads objects from the plain files of one snapshot's tree."""
+
+    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
+        self._tree = _Tree(dataset, snapshot)
+
+    @property
+    def root(self) -> Path:
+        return self._tree.root
+
+    def unit(self, number: int, unit: int) -> memoryview | None:
+        ledger = self._tree.open_ledger()
+        if ledger is None or not ledger.trusted or ledger.states[self._tree.bases[number] + unit] != PRESENT:
+            return None
+        return self._tree.read(number, unit)
+
+    @property
+    def complete(self) -> bool:
+        ledger = self._tree.open_ledger()
+        return ledger is not None and ledger.sealed
+
+    def held(self, number: int) -> int:
+        """How many units of a pack are here."""
+        ledger = self._tree.open_ledger()
+        if ledger is None or not ledger.trusted:
+            return 0
+        base = self._tree.bases[number]
+        return bytes(ledger.states[base : base + self._tree.snapshot.pack_units[number]]).count(PRESENT)
+
+    def stored_check(self, number: int, unit: int) -> int | None:
+        """The CRC of a unit that is present; None if it is not."""
+        ledger = self._tree.open_ledger()
+        at = self._tree.bases[number] + unit
+        if ledger is None or not ledger.trusted or ledger.states[at] != PRESENT:
+            return None
+        return ledger.stored_check(at)
+
+    def file(self, position: int) -> Path:
+        return self._tree.root / self._tree.snapshot.key(position)
+
+    def forget(self, number: int) -> None:
+        self._tree.ledger = None
+
+    def forget_unlinked(self) -> int:
+        return 0  # nothing is kept mapped but the ledger
+
+    def close(self) -> None:
+        self._tree.ledger = None
+
+
+class TreeShelf:
+    """Where fillers put objects of a "files" dataset."""
+
+    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
+        """`InvalidInput` if the keys cannot be paths; `Full` if the whole tree does not fit the quota."""
+        self.snapshot = snapshot
+        self.reader = TreeReader(dataset, snapshot)
+        self._dataset = dataset
+        self._cache = dataset.cache
+        self._lock = threading.RLock()
+        self._tree = self.reader._tree
+        self._prepare()
+
+    def admit(self, number: int) -> bool:
+        return True  # the constructor admitted the whole tree
+
+    def reconsider(self) -> None:
+        """Nothing is ever refused."""
+
+    def present(self, number: int, unit: int) -> bool:
+        return self._ledger().states[self._tree.bases[number] + unit] == PRESENT
+
+    def held(self, number: int) -> int:
+        return self.reader.held(number)
+
+    def verify_presence(self, number: int) -> None:
+        with self._lock:
+            self._tree.ledger = None
+            if self._tree.open_ledger() is None:
+                self._prepare()
+
+    def write(self, number: int, unit: int, data: Buffer) -> bool:
+        try:
+            if self._tree.striped(number):
+                self._write_stripe(number, unit, data)
+            else:
+                self._write_file(self._tree.path(number, unit), data)
+            self._mark(number, unit, crc32c(data))
+            if self._tree.striped(number) and self._complete(number):
+                self._publish_large(number)
+        except FileNotFoundError:
+            return False  # the tree was dropped
+        except OSError as error:
+            raise Full(f"cannot write to {self._tree.root}: {error.strerror}") from error
+        return True
+
+    def finish(self, number: int) -> list[int]:
+        ledger = self._ledger()
+        if ledger.sealed or ledger.present() < ledger.geometry.units:
+            return []
+        with self._lock:
+            bad = [(pack, unit) for pack in range(self.snapshot.pack_count) for unit in self.repair(pack)]
+            if bad:
+                return [unit for pack, unit in bad if pack == number]
+            with PackWriter(self._tree.ledger_path, ledger.geometry) as writer:
+                if self._cache.durable:
+                    os.sync()  # the files of a tree were not synced one by one
+                writer.seal(directory=self._dataset.trees, durable=self._cache.durable)
+                writer.cut()
+        self._cache.space.recount()
+        return []
+
+    def repair(self, number: int) -> list[int]:
+        bad = []
+        base = self._tree.bases[number]
+        with self._lock:
+            for unit in range(self.snapshot.pack_units[number]):
+                check = self.reader.stored_check(number, unit)
+                if check is None:
+                    continue
+                with suppress(Corrupt):
+                    view = self._tree.read(number, unit)
+                    if view is not None and crc32c(view) == check:
+                        continue
+                bad.append(unit)
+            if bad:
+                for unit in bad:
+                    self._tree.path(number, unit).unlink(missing_ok=True)
+                self._new_ledger(without={base + unit for unit in self._lost_with(number, bad)})
+        return bad
+
+    def close(self) -> None:
+        self.reader.close()
+
+    # -- one object ----------------------------------------------------------------------------------------------------
+
+    def _write_file(self, path: Path, data: Buffer) -> None:
+        self._make_parents(path)
+        with tmpfile(path.parent, _READ_ONLY) as file:
+            write_all(file.fd, data, 0)
+            if not file.publish(path.name):  # left by a filler that was killed before it marked the unit
+                temporary = temporary_name(path)
+                file.publish(temporary.name)
+                temporary.rename(path)
+
+    def _write_stripe(self, number: int, unit: int, data: Buffer) -> None:
+        partial = self._tree.partial(number)
+        try:
+            fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            with tmpfile(partial.parent, 0o600) as file:
+                os.ftruncate(file.fd, self.snapshot.pack_sizes[number])
+                file.publish(partial.name)
+            fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            write_all(fd, data, self.snapshot.unit_offset(number, unit))
+        finally:
+            os.close(fd)
+
+    def _publish_large(self, number: int) -> None:
+        path = self._tree.path(number, 0)
+        partial = self._tree.partial(number)
+        self._make_parents(path)
+        with suppress(FileNotFoundError):  # another filler renamed it
+            partial.chmod(_READ_ONLY)
+            partial.rename(path)
+
+    def _make_parents(self, path: Path) -> None:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+
+    def _complete(self, number: int) -> bool:
+        return self.held(number) == self.snapshot.pack_units[number]
+
+    def _mark(self, number: int, unit: int, check: int) -> None:
+        with PackWriter(self._tree.ledger_path, self._ledger().geometry) as writer:
+            writer.mark(self._tree.bases[number] + unit, check)
+
+    # -- the tree ------------------------------------------------------------------------------------------------------
+
+    def _ledger(self) -> MappedPack:
+        ledger = self._tree.open_ledger()
+        if ledger is None:
+            raise NotFound(f"the tree {self._tree.root} was dropped; open the dataset again")
+        return ledger
+
+    def _prepare(self) -> None:
+        """Make the tree and its ledger, or adopt what is there after checking what cannot be trusted."""
+        with self._cache.space.locked():
+            ledger = self._tree.open_ledger()
+            if ledger is None:
+                check_keys(self.snapshot)
+                self._create()
+            elif not ledger.trusted:
+                self._recheck(ledger)
+            self._finish_large()
+
+    def _create(self) -> None:
+        linked = self._link_unchanged()
+        missing = sum(
+            cost_of(self.snapshot.sizes[position]) for position in range(len(self.snapshot)) if position not in linked
+        )
+        if not self._cache.space.reserve(missing):
+            make_room(self._cache, missing, for_dataset=self._dataset.identifier)
+            if not self._cache.space.reserve(missing):
+                raise Full(
+                    f"the files need {missing} bytes and the quota of {self._cache.root} has {self._cache.space.free} left; "
+                    "raise HOTSET_QUOTA, or use the layout 'packs', which reads through what does not fit"
+                )
+        self._cache.make_directory(self._tree.root)
+        self._tree.root.chmod(0o755)
+        geometry = PackGeometry(self._tree.bases[-1], missing)
+        create_pack(self._tree.ledger_path, self._tree.name, geometry, mode=self._cache.file_mode, on_disk=False)
+        for position, check in linked.items():
+            number, units = self.snapshot.units_of(position)
+            self._mark(number, units[0], check)
+
+    def _link_unchanged(self) -> dict[int, int]:
+        """Hard-link what other trees of this dataset have in the same version: position -> CRC."""
+        linked: dict[int, int] = {}
+        for digest in self._dataset.digests():
+            if digest == self.snapshot.digest:
+                continue
+            older = Snapshot(self._dataset.snapshot_path(digest))
+            reader = TreeReader(self._dataset, older)
+            for position in range(len(self.snapshot)):
+                if position in linked or self.snapshot.pack(self.snapshot.packs[position]).stripe:
+                    continue
+                with suppress(NotFound, FileNotFoundError):
+                    there = older.find(self.snapshot.key(position))
+                    if older.stored_fingerprint(there) != self.snapshot.stored_fingerprint(position):
+                        continue
+                    number, units = older.units_of(there)
+                    check = reader.stored_check(number, units[0])
+                    if check is not None:
+                        target = self._tree.root / self.snapshot.key(position)
+                        self._make_parents(target)
+                        with suppress(FileExistsError):
+                            target.hardlink_to(reader.file(there))
+                        linked[position] = check
+        return linked
+
+    def _recheck(self, ledger: MappedPack) -> None:
+        """After a crash of the machine: believe only what matches its CRC."""
+        bad = set()
+        for unit, state in enumerate(bytes(ledger.states)):
+            if state != PRESENT:
+                continue
+            number = bisect_right(self._tree.bases, unit) - 1
+            with suppress(Corrupt):
+                view = self._tree.read(number, unit - self._tree.bases[number])
+                if view is not None and crc32c(view) == ledger.stored_check(unit):
+                    continue
+            bad.add(unit)
+            self._tree.path(number, unit - self._tree.bases[number]).unlink(missing_ok=True)
+        self._new_ledger(without=bad)
+
+    def _new_ledger(self, *, without: set[int]) -> None:
+        ledger = self._ledger()
+        temporary = temporary_name(self._tree.ledger_path)
+        create_pack(temporary, self._tree.name, ledger.geometry, mode=self._cache.file_mode, on_disk=False)
+        with PackWriter(temporary, ledger.geometry) as writer:
+            for unit, state in enumerate(bytes(ledger.states)):
+                if state == PRESENT and unit not in without:
+                    writer.mark(unit, ledger.stored_check(unit))
+        temporary.rename(self._tree.ledger_path)
+        if self._cache.durable:
+            fsync_directory(self._dataset.trees)
+        self._tree.ledger = None
+
+    def _lost_with(self, number: int, bad: list[int]) -> list[int]:
+        """A large object whose file is gone has lost all of its stripes."""
+        return list(range(self.snapshot.pack_units[number])) if self._tree.striped(number) else bad
+
+    def _finish_large(self) -> None:
+        """Rename large objects whose filler was killed between the last stripe and the renaming."""
+        for number in range(self.snapshot.pack_count):
+            if self._tree.striped(number) and self._tree.partial(number).exists() and self._complete(number):
+                self._publish_large(number)
