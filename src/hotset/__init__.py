@@ -139,7 +139,7 @@ def open(  # noqa: A001  (as in `gzip.open`; meant to be used with the package's
             exclude=exclude,
             options=options,
             max_rate=max_rate,
-        ),  # fmt: skip
+        ),
     )
 
 

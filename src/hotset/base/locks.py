@@ -12,6 +12,7 @@ import os
 import struct
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 __all__ = ["FileLock", "RangeLocks"]
 
@@ -78,7 +79,7 @@ class FileLock:
                 os.fchmod(fd, self._mode)
             return fd
 
-    def __enter__(self) -> FileLock:
+    def __enter__(self) -> Self:
         self.acquire()
         return self
 

@@ -127,7 +127,7 @@ class Build:
             for field in fields(SourceOptions)
             if getattr(self._options, field.name) != getattr(SourceOptions(), field.name)
         }
-        return replace(SourceOptions(), **{**known, **given})  # type: ignore[arg-type]
+        return replace(SourceOptions(), **{**known, **given})
 
 
 def open_dataset(

@@ -34,6 +34,8 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Settings:
+    """What the variables say; see `VARIABLES` for their meaning."""
+
     cache: Path
     quota: int | None = None
     max_rate: float | None = None

@@ -91,19 +91,19 @@ class FillClient:
         answer, _ = self._request({"op": "refresh", "not_before_ns": not_before_ns})
         return Current(answer["digest"], answer["listed_ns"])
 
-    def want(self, digest: str, units: Sequence[Unit], *, newest: bool = False) -> list[memoryview | None]:
-        """Wait until all are here: the bytes of each, or None if it is in the cache now.
-
-        With ``newest`` an object that changed at the source is given as it is there, in place of an error.
-        """
-        request: wire.Header = {"op": "want", "digest": digest, "units": [list(unit) for unit in units]}
-        answer, payload = self._request({**request, "newest": True} if newest else request)
+    def want(self, digest: str, units: Sequence[Unit]) -> list[memoryview | None]:
+        """Wait until all are here: the bytes of each, or None if it is in the cache now."""
+        answer, payload = self._request({"op": "want", "digest": digest, "units": list(units)})
         outcomes: list[memoryview | None] = []
         at = 0
         for length in answer["lengths"]:
             outcomes.append(None if length < 0 else payload[at : at + length])
             at += max(0, length)
         return outcomes
+
+    def newest(self, digest: str, position: int) -> memoryview:
+        """An object as the source has it now, whatever the snapshot says."""
+        return self._request({"op": "newest", "digest": digest, "position": position})[1]
 
     def follow(self, digest: str, order: npt.NDArray[np.uint64], ahead: int) -> None:
         data = order.tobytes()

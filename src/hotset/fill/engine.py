@@ -117,6 +117,17 @@ class Engine:
             self._wake(len(units))
         return futures
 
+    def newest(self, position: int) -> Buffer:
+        """An object as the source has it now, whatever the snapshot says. Never stored: it is not the snapshot's."""
+        key = self.snapshot.key(position)
+        try:
+            data = self._source.newest(key)
+        except NotFound as error:
+            raise _removed(key) from error
+        with self._lock:
+            self._counters.fetched(len(data))
+        return data
+
     def follow(self, order: npt.NDArray[np.uint64], ahead: int) -> None:
         """Fetch in this order of positions, at most ``ahead`` bytes beyond what was read."""
         self._shelf.reconsider()
@@ -179,7 +190,7 @@ class Engine:
         for number in range(self.snapshot.pack_count):
             pack = self.snapshot.pack(number)
             units = self._shelf.held(number)
-            objects += pack.count * units // pack.units if units else 0
+            objects += pack.objects * units // pack.units if units else 0
             held += pack.size * units // pack.units if units else 0
         with self._lock:
             stats = self.stats()
@@ -224,7 +235,7 @@ class Engine:
                 size = self._size(unit)
             except HotsetError as error:
                 outcome = error
-            except Exception as error:  # a defect must reach whoever waits instead of dying with this thread
+            except Exception as error:  # noqa: BLE001  a defect must reach whoever waits instead of dying with this thread
                 outcome = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
                 outcome.__cause__ = error
             self._settle(unit, outcome, size)
@@ -314,7 +325,7 @@ class Engine:
         try:
             data = self._source.read(info.key, start, end, info)
         except NotFound as error:
-            raise Changed(f"{info.key!r} was removed from the source; reload the dataset") from error
+            raise _removed(info.key) from error
         with self._lock:
             self._counters.fetched(end - start)
         return data
@@ -370,6 +381,10 @@ class Engine:
             if self._limit.limit > before:
                 self._wake(1)
         self._period_start, self._period_work, self._period_saturated = now, 0, True
+
+
+def _removed(key: str) -> Changed:
+    return Changed(f"{key!r} was removed from the source; reload the dataset")
 
 
 def claim_place(name: bytes, unit: int) -> int:

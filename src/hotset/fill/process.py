@@ -88,7 +88,7 @@ class Server:
                         answer, parts = self._answer(header, payload)
                     except HotsetError as error:
                         answer, parts = wire.encode_error(error), []
-                    except Exception as error:  # a defect here must not look like a dead filler to the reader
+                    except Exception as error:  # noqa: BLE001  a defect here must not look like a dead filler to the reader
                         answer, parts = wire.encode_error(HotsetError(f"{type(error).__name__}: {error}")), []
                     if not header.get("silent"):
                         wire.send(connection, answer, parts)
@@ -112,6 +112,8 @@ class Server:
             outcomes = [future.result() for future in futures]
             lengths = [-1 if outcome is None else len(outcome) for outcome in outcomes]
             return {"lengths": lengths}, [outcome for outcome in outcomes if outcome is not None]
+        if op == "newest":
+            return {}, [engine.newest(int(header["position"]))]
         if op == "follow":
             engine.follow(np.frombuffer(payload, dtype=np.uint64), int(header["ahead"]))
         elif op == "read":

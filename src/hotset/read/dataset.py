@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -281,7 +281,7 @@ class Dataset(Sequence[bytes]):
             self._reader.close()
             self._lease.release()
 
-    def __enter__(self) -> Dataset:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -325,7 +325,12 @@ class Dataset(Sequence[bytes]):
             return memoryview(b"")
         number, units = self._snapshot.units_of(position, start, end)
         self._notice(position)
-        parts = self._units([(number, unit) for unit in units])
+        try:
+            parts = self._units([(number, unit) for unit in units])
+        except Changed:
+            if self._options.on_changed != "newest":
+                raise
+            return self._fill.newest(self._snapshot.digest, position)[start:end]
         if len(parts) == 1:
             base = self._snapshot.unit_range(number, units[0])[1]
             return parts[0][start - base : end - base]
@@ -375,7 +380,7 @@ class Dataset(Sequence[bytes]):
             self._tell_noticed()
             for _ in range(10):  # an eviction may take away what was just fetched, but not again and again
                 wanted = [units[place] for place in absent]
-                for place, data in zip(absent, self._ask(wanted), strict=True):
+                for place, data in zip(absent, self._fill.want(self._snapshot.digest, wanted), strict=True):
                     if data is not None:
                         parts[place] = data
                         self._bytes_through += len(data)
@@ -392,9 +397,6 @@ class Dataset(Sequence[bytes]):
         whole = [part for part in parts if part is not None]
         self._bytes += sum(map(len, whole))
         return whole
-
-    def _ask(self, units: Sequence[tuple[int, int]]) -> list[memoryview | None]:
-        return self._fill.want(self._snapshot.digest, units, newest=self._options.on_changed == "newest")
 
     def _local(self, number: int, unit: int) -> memoryview | None:
         try:

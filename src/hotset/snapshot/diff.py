@@ -70,6 +70,6 @@ def _members(snapshot: Snapshot, shared: set[bytes]) -> dict[str, tuple[tuple[in
         pack = snapshot.pack(number)
         if pack.name in shared:
             continue
-        for position in range(pack.first, pack.first + pack.count):
+        for position in range(pack.first, pack.first + pack.objects):
             members[snapshot.key(position)] = (snapshot.stored_fingerprint(position), snapshot.sizes[position])
     return members

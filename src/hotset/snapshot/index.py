@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,11 @@ _FORMAT = b"1"
 
 
 class Pack(NamedTuple):
-    """One pack of the plan: the objects ``[first, first + count)`` and the units they are fetched in."""
+    """One pack of the plan: the objects ``[first, first + objects)`` and the units they are fetched in."""
 
     name: bytes
     first: int
-    count: int
+    objects: int
     size: int  #: bytes of data
     units: int
     stripe: int  #: length of each unit but the last; 0 if units are objects
@@ -108,7 +108,7 @@ class Snapshot:
         self.sizes = _view(objects.column("size"), "Q")
         self._kinds = _view(objects.column("kind"), "B")
         self._modified = _view(objects.column("modified_ns"), "q")
-        self._pack_rows = packs
+        self._pack_count = int(packs.num_rows)
         self._names = packs.column("name").buffers()[1]
         self.pack_first = _view(packs.column("first"), "Q")
         self.pack_sizes = _view(packs.column("size"), "Q")
@@ -120,7 +120,7 @@ class Snapshot:
 
     @property
     def pack_count(self) -> int:
-        return int(self._pack_rows.num_rows)
+        return self._pack_count
 
     def pack(self, number: int) -> Pack:
         first = self.pack_first[number]
@@ -239,7 +239,10 @@ def _map(path: Path) -> tuple[dict[bytes, bytes], pa.RecordBatch]:
         raise Corrupt(f"the index {path} cannot be read ({error}); remove its directory and list again") from error
 
 
-def _view(column: pa.Array, code: str) -> memoryview:
+_Code = Literal["B", "I", "Q", "i", "q"]
+
+
+def _view(column: pa.Array, code: _Code) -> memoryview:
     buffer = column.buffers()[1]
     if buffer is None:
         return memoryview(b"").cast(code)
@@ -249,5 +252,5 @@ def _view(column: pa.Array, code: str) -> memoryview:
 
 def _binary_views(column: pa.Array) -> tuple[memoryview, memoryview]:
     _, offsets, data = column.buffers()
-    code = "q" if pa.types.is_large_binary(column.type) else "i"
+    code: _Code = "q" if pa.types.is_large_binary(column.type) else "i"
     return memoryview(data or b""), memoryview(offsets or bytes(8)).cast("B").cast(code)

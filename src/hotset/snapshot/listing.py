@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class Listing:
 
     def key_list(self) -> list[bytes]:
         offsets = self.key_offsets.tolist()
-        return [self.keys[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+        return [self.keys[a:b] for a, b in pairwise(offsets)]
 
     @classmethod
     def of(cls, batches: Iterable[Sequence[ObjectInfo]], *, listed_ns: int) -> Listing:
@@ -98,7 +98,7 @@ def _order(keys: list[bytes]) -> list[int] | None:
 
 
 def _refuse_duplicates(keys: list[bytes]) -> None:
-    for before, after in zip(keys, keys[1:], strict=False):
+    for before, after in pairwise(keys):
         if before == after:
             raise InvalidInput(
                 f"two objects have the key {after.decode()!r}; give each source of the dataset a path of its own"

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -119,7 +120,7 @@ def _names(listing: Listing, first: npt.NDArray[np.int64], identity: bytes, para
     keys, prints = memoryview(listing.keys), memoryview(listing.fingerprints)
     bounds = first.tolist()
     names = []
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         name = base.copy()
         name.update((high - low).to_bytes(4, "little"))
         name.update(key_lengths[low:high].tobytes())

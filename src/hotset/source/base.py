@@ -55,7 +55,7 @@ class ObjectInfo(NamedTuple):
 
 
 class Source(Protocol):
-    """Where data comes from. Four members; anything else (retries, rates, several sources in one) wraps this."""
+    """Where data comes from. Five members; anything else (retries, rates, several sources in one) wraps this."""
 
     @property
     def identity(self) -> str:
@@ -76,6 +76,12 @@ class Source(Protocol):
 
         Raises `Changed` if the object is another version now, `NotFound` if it is gone, `Denied`, `Unavailable`.
         ``start == end`` is answered without a request.
+        """
+
+    def newest(self, key: str) -> Buffer:
+        """The whole object as it is now, whatever version that is; for callers that prefer it to `Changed`.
+
+        Raises `NotFound` if the object is gone, `Denied`, `Unavailable`.
         """
 
     def close(self) -> None:

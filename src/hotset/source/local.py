@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from hotset.errors import Changed, Denied, HotsetError, InvalidInput, NotFound, Unavailable
 from hotset.source.base import Buffer, FingerprintKind, ObjectInfo
@@ -20,6 +21,8 @@ from hotset.source.keys import modified_value
 __all__ = ["LocalSource"]
 
 _BATCH = 1000
+#: Tries to read a file between two of its changes.
+_CALM = 5
 
 
 class LocalSource:
@@ -92,6 +95,17 @@ class LocalSource:
         if len(data) != end - start:
             raise Changed(f"{path}: shorter than when it was listed; reload the dataset")
         return data
+
+    def newest(self, key: str) -> Buffer:
+        path = f"{self._root}/{key}"
+        for _ in range(_CALM):
+            try:
+                expect = _info(key, os.stat(path))
+            except OSError as error:
+                raise _ours(error, path) from error
+            with suppress(Changed):
+                return self.read(key, 0, expect.size, expect)
+        raise Unavailable(f"{path}: changes faster than it can be read")
 
     def close(self) -> None:
         """Nothing is kept open."""

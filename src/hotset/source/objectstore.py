@@ -88,6 +88,11 @@ class ObjectStoreSource:
             return self._second_look(client, key, part, expect, answer)
         return self._complete(key, answer.data, end - start)
 
+    def newest(self, key: str) -> Buffer:
+        client = self._literal_client(key) if self._always_literal or awkward(key) else self._client
+        answer = client.get(self._prefix + key, None, None)
+        return self._complete(key, answer.data, answer.size)
+
     def _second_look(
         self,
         client: StoreClient,

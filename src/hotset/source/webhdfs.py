@@ -89,6 +89,10 @@ class WebHdfsSource:
             raise Unavailable(f"{self._server}{path}: the body ended early")
         return data
 
+    def newest(self, key: str) -> Buffer:
+        data: bytes = self._ask(self._client.cat_file, f"{self._root}/{key}")
+        return data
+
     def _compare(self, path: str, expect: ObjectInfo) -> None:
         found = _info("", self._ask(self._client.info, path))
         if (found.size, found.modified_ns) != (expect.size, expect.modified_ns):

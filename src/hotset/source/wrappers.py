@@ -43,6 +43,9 @@ class _Around:
     def read(self, key: str, start: int, end: int, expect: ObjectInfo) -> Buffer:
         return self._source.read(key, start, end, expect)
 
+    def newest(self, key: str) -> Buffer:
+        return self._source.newest(key)
+
     def close(self) -> None:
         self._source.close()
 
@@ -90,6 +93,9 @@ class Retrying(_Around):
 
     def read(self, key: str, start: int, end: int, expect: ObjectInfo) -> Buffer:
         return self._again(lambda: self._source.read(key, start, end, expect))
+
+    def newest(self, key: str) -> Buffer:
+        return self._again(lambda: self._source.newest(key))
 
     def _again(self, action: Callable[[], T]) -> T:
         return call(
@@ -170,10 +176,17 @@ class CombinedSource:
                 yield [info._replace(key=prefix + info.key) for info in batch] if prefix else batch
 
     def read(self, key: str, start: int, end: int, expect: ObjectInfo) -> Buffer:
+        source, own = self._mounted(key)
+        return source.read(own, start, end, expect._replace(key=own))
+
+    def newest(self, key: str) -> Buffer:
+        source, own = self._mounted(key)
+        return source.newest(own)
+
+    def _mounted(self, key: str) -> tuple[Source, str]:
         for prefix, source in self._mounts.items():
             if key.startswith(prefix):
-                own = key[len(prefix) :]
-                return source.read(own, start, end, expect._replace(key=own))
+                return source, key[len(prefix) :]
         raise NotFound(f"{key}: no source is mounted there")
 
     def close(self) -> None:

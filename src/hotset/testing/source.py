@@ -62,6 +62,13 @@ class MemorySource:
             raise Changed(f"{self.identity}{key}: another version than when it was listed")
         return memoryview(content)[start:end]
 
+    def newest(self, key: str) -> Buffer:
+        with self._lock:
+            content = self._objects.get(key)
+        if content is None:
+            raise NotFound(f"{self.identity}{key}: not there")
+        return content
+
     def close(self) -> None:
         """Nothing to release."""
 
@@ -108,6 +115,9 @@ class FaultySource:
             raise error
         return self._source.read(key, start, end, expect)
 
+    def newest(self, key: str) -> Buffer:
+        return self._source.newest(key)
+
     def close(self) -> None:
         self._source.close()
 
@@ -131,6 +141,9 @@ class SlowSource:
     def read(self, key: str, start: int, end: int, expect: ObjectInfo) -> Buffer:
         self._gate()
         return self._source.read(key, start, end, expect)
+
+    def newest(self, key: str) -> Buffer:
+        return self._source.newest(key)
 
     def close(self) -> None:
         self._source.close()
@@ -231,6 +244,15 @@ class SourceContract:
         place.delete("a")
         with pytest.raises(NotFound, match="a"):
             source.read("a", 0, 1, info)
+
+    def test_newest_gives_whatever_is_there_now(self, place: Place, source: Source) -> None:
+        place.put("a", b"first")
+        listed(source)
+        place.put("a", b"another version")
+        assert bytes(source.newest("a")) == b"another version"
+        place.delete("a")
+        with pytest.raises(NotFound):
+            source.newest("a")
 
     def test_threads_read_at_the_same_time(self, place: Place, source: Source) -> None:
         content = {f"{n:03}": hashlib.sha256(b"%d" % n).digest() * 50 for n in range(40)}

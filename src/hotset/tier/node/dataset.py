@@ -76,6 +76,8 @@ class Current:
 
 @dataclass(frozen=True)
 class SnapshotRecord:
+    """One snapshot in the cache, as `hotset snapshots` shows it."""
+
     digest: str
     created_ns: int
     objects: int
@@ -286,7 +288,7 @@ class DatasetDirectory:
                     self.pinned(digest),
                     self.leased(digest),
                     current is not None and current.digest == digest,
-                )  # fmt: skip
+                )
             )
         return sorted(records, key=lambda record: record.created_ns)
 

@@ -172,9 +172,11 @@ def _victims(dataset: DatasetDirectory, kept: set[str], living: Sequence[str]) -
                 with suppress(FileNotFoundError):
                     victims.append(Victim(Path(entry.path), cost_of(entry.stat().st_size)))
     with suppress(FileNotFoundError):
-        for entry in os.scandir(dataset.trees):
-            if entry.is_dir() and entry.name not in living and not entry.name.startswith("."):
-                victims.append(Victim(Path(entry.path), directory_cost(Path(entry.path))))
+        victims.extend(
+            Victim(Path(entry.path), directory_cost(Path(entry.path)))
+            for entry in os.scandir(dataset.trees)
+            if entry.is_dir() and entry.name not in living and not entry.name.startswith(".")
+        )
     return victims
 
 

@@ -20,6 +20,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from crc32c import crc32c
 
@@ -162,7 +163,7 @@ class PackWriter:
             os.close(self._fd)
             self._fd = -1
 
-    def __enter__(self) -> PackWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

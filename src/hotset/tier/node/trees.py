@@ -35,8 +35,9 @@ _READ_ONLY = 0o444
 
 def check_keys(snapshot: Snapshot) -> None:
     """`InvalidInput` if some key cannot be the path of a plain file below one directory."""
+    keys = list(snapshot.keys())
     directories: set[str] = set()
-    for key in snapshot.keys():
+    for key in keys:
         parts = key.split("/")
         if any(part in ("", ".", "..") or len(part.encode()) > 255 or not part.isprintable() for part in parts):
             raise InvalidInput(
@@ -47,7 +48,7 @@ def check_keys(snapshot: Snapshot) -> None:
             if parent in directories:
                 break
             directories.add(parent)
-    for key in snapshot.keys():
+    for key in keys:
         if key in directories:
             raise InvalidInput(
                 f"the keys {key!r} and {key + '/…'!r} collide in a view: one path cannot be a file and a directory; "
