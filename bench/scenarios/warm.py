@@ -1,0 +1,105 @@
+"""Warm random reads of images, one thread: what a training loop does from the second epoch on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+from bench import limits
+from bench.peers.base import Reader, Reads, Streams
+from bench.report import Row, quantity, speed
+from bench.session import Session
+from bench.subject import loaded, order_of
+from bench.timing import seconds, take_turns
+from bench.workloads import IMAGES
+
+__all__ = ["read_all", "run", "stream_some"]
+
+_SAMPLES = 2_000  # of a peer: enough for a steady mean, few enough for one that needs half a millisecond a sample
+_SLICE_EXTRA = 0.3
+_READS_AT_LEAST = {"plain files": 3.0, "MosaicML streaming": 5.0, "JuiceFS": 100.0}
+_STREAMS_AT_LEAST = {"WebDataset": 30.0}
+
+
+def run(session: Session) -> Iterator[Row]:
+    data = session.data(IMAGES)
+    work = f"warm random read, {data.workload.label}"
+    order = order_of(data.workload.count, seed=1)
+    some = order[:_SAMPLES]
+    with session.directory() as cache, loaded(data, cache) as dataset:
+        yield from _against_limits(session, work, dataset.__getitem__, dataset.slice, order)
+        for name, reader in session.able(Reads).items():
+            with session.directory() as scratch, reader.reader(data, scratch) as read:
+                read_all(read, some)
+                taken = take_turns(
+                    {"hotset": lambda: read_all(dataset.__getitem__, some), name: lambda r=read: read_all(r, some)},
+                    session.turns,
+                )
+            yield _compared(f"{work}: ds[i]", name, taken["hotset"].best, taken[name].best, _READS_AT_LEAST.get(name))
+        for name, streamer in session.able(Streams).items():
+            with session.directory() as scratch, streamer.stream(data, scratch) as begin:
+                taken = take_turns(
+                    {
+                        "hotset": lambda: read_all(dataset.__getitem__, some),
+                        name: lambda b=begin: stream_some(b, _SAMPLES),
+                    },
+                    session.turns,
+                )
+            peer = f"{name} iteration"
+            yield _compared(f"{work}: ds[i]", peer, taken["hotset"].best, taken[name].best, _STREAMS_AT_LEAST.get(name))
+    yield from session.absent(work, Reads)
+    yield from session.absent(work, Streams)
+
+
+def _against_limits(session: Session, work: str, get: Reader, view: Reader, order: Sequence[int]) -> Iterator[Row]:
+    workload = session.data(IMAGES).workload
+    spans = [(index * workload.size, (index + 1) * workload.size) for index in order]
+    with session.directory() as scratch, limits.mapped(workload, scratch / "objects") as mapping:
+        taken = take_turns(
+            {
+                "get": lambda: read_all(get, order),
+                "bytes": lambda: limits.slice_bytes(mapping, spans),
+                "slice": lambda: read_all(view, order),
+                "view": lambda: limits.slice_views(mapping, spans),
+                "copy": lambda: limits.memory_copy(workload.size, times=len(order)),
+            },
+            session.turns + 2,  # cheap, and the closest of all comparisons
+        )
+    best = {name: samples.best * 1e6 for name, samples in taken.items()}
+    yield speed(f"{work}: ds[i]", best["get"], "bytes(map[a:b])", best["bytes"], unit="us", at_least=0.8)
+    yield speed(f"{work}: ds[i]", best["get"], "memcpy", best["copy"], unit="us")
+    extra = best["slice"] - best["view"]
+    yield Row(
+        f"{work}: ds.slice(i)",
+        quantity(best["slice"], "us"),
+        "memoryview slice",
+        quantity(best["view"], "us"),
+        required=f"<= {_SLICE_EXTRA} us more",
+        met=extra <= _SLICE_EXTRA,
+        note=f"{extra:.2f} us more",
+    )
+
+
+def _compared(work: str, peer: str, hotset: float, other: float, at_least: float | None) -> Row:
+    return speed(work, hotset * 1e6, peer, other * 1e6, unit="us", at_least=at_least)
+
+
+def read_all(read: Reader, order: Sequence[int]) -> float:
+    """Seconds a sample."""
+
+    def work() -> None:
+        for index in order:
+            read(index)
+
+    return seconds(work) / len(order)
+
+
+def stream_some(begin: Callable[[], Iterable[object]], count: int) -> float:
+    """Seconds a sample of the first ``count`` of a pass, its beginning included."""
+    seen = 0
+
+    def work() -> None:
+        nonlocal seen
+        seen = sum(1 for _ in islice(begin(), count))
+
+    return seconds(work) / max(seen, 1)
