@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.fresh import expect
 from bench.report import AT_MOST, Bound, Row, cost, plain, speed
 from bench.servers import Stored, counted
 from bench.session import Session
@@ -53,7 +54,7 @@ def _run_ranks(data: Stored, cache: Path, job: Callable[..., float], ranks: int)
             for rank in range(ranks)
         ]
         for child in children:
-            child.expect("ready")
+            expect(child, "ready")
         begun = time.perf_counter()  # CLOCK_MONOTONIC: the same clock in all processes
         for child in children:
             child.tell("go")
