@@ -34,7 +34,7 @@ class Shelf:
         self._server.daemon_threads = True
         self._server.shelf = self
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="shelf", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="shelf", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -42,14 +42,16 @@ def strong_tag(etag: str | None) -> str | None:
 def alias_possible(listed: str, got: str) -> bool:
     """Whether two different entity tags may name the same content.
 
-    Some servers give another tag in a listing than in an answer to GET. But two different MD5 sums never belong to the
-    same content, nor do two different multipart tags with the same number of parts.
+    Some servers give another kind of tag in a listing than in an answer to GET: the sum of an object's parts, or of its
+    whole. Two different tags of one kind always mean two versions, whatever the times say: they may lie in one second.
     """
-    if _MD5.fullmatch(listed) and _MD5.fullmatch(got):
-        return False
-    if _MULTIPART.fullmatch(listed) and _MULTIPART.fullmatch(got):
-        return listed.rpartition("-")[2] != got.rpartition("-")[2]
-    return True
+    return _kind(listed) != _kind(got)
+
+
+def _kind(tag: str) -> str:
+    if _MD5.fullmatch(tag):
+        return "md5"
+    return f"parts {tag.rpartition('-')[2]}" if _MULTIPART.fullmatch(tag) else "other"
 
 
 def same_time(first: int, second: int) -> bool:

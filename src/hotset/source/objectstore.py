@@ -3,10 +3,12 @@
 What makes the bytes right: the whole object is asked for without a range, so that servers that handle ranges badly do
 no harm; every GET carries If-Match; and whatever the server made of that, tag, size and length of its answer are
 compared with the listing. Where they differ, one HEAD decides between "changed" and "another tag of the same content".
+An object known by its SHA-256 is checked against it whenever it is read as a whole.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 
 from hotset.errors import Changed, InvalidInput, Unavailable
@@ -86,7 +88,11 @@ class ObjectStoreSource:
                 raise self._changed(key, "modification time")
         elif answer.etag is None or answer.etag.strip('"') != tag:
             return self._second_look(client, key, part, expect, answer)
-        return self._complete(key, answer.data, end - start)
+        data = self._complete(key, answer.data, end - start)
+        digested = expect.kind is FingerprintKind.SHA256 and part is None
+        if digested and hashlib.sha256(data).hexdigest().encode() != expect.fingerprint:
+            raise self._changed(key, "content (by its SHA-256)")
+        return data
 
     def newest(self, key: str) -> Buffer:
         client = self._literal_client(key) if self._always_literal or awkward(key) else self._client

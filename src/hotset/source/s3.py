@@ -82,11 +82,10 @@ def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) 
         service = endpoint
     if options.bucket_in_host is not None:
         in_host = options.bucket_in_host
-    url = urlsplit(endpoint)
+    bucket_url = f"{endpoint}/{location.bucket}"
     if in_host:
+        url = urlsplit(endpoint)
         bucket_url = f"{url.scheme}://{location.bucket}.{url.netloc}{url.path}"
-    else:
-        bucket_url = f"{endpoint}/{location.bucket}"
     return S3Place(location, endpoint, bucket_url, in_host, region, service)
 
 

@@ -126,6 +126,11 @@ class RateLimited(_Around):
         self._limit.take(end - start)
         return self._source.read(key, start, end, expect)
 
+    def newest(self, key: str) -> Buffer:
+        data = self._source.newest(key)
+        self._limit.take(len(data))  # its size was unknown before
+        return data
+
 
 class Filtered(_Around):
     """Lists only the keys that ``wanted`` accepts. Reading is not restricted: a snapshot holds nothing else anyway."""
