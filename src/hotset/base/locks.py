@@ -1,6 +1,6 @@
 """Locks between processes, kept by the kernel: they end with their holder, however it ends.
 
-`FileLock` is flock(2): whole file, shared or exclusive, inherited by forked children together with the descriptor.
+`FileLock` is flock(2): whole file, shared or exclusive; forked children inherit a shared one with the descriptor.
 `RangeLock` is an open-file-description lock on a range of bytes: thousands of independent locks in one file.
 Neither protects threads of one process that share the object from one another; callers keep a `threading.Lock` for that.
 """
@@ -48,8 +48,13 @@ class FileLock:
         return self._lock(wait=False)
 
     def release(self) -> None:
+        """Let go. A shared lock stays with forked children that have it; an exclusive one ends here, since a child that
+        another thread forked meanwhile knows nothing of it and would hold it for its whole life.
+        """
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
+            if self._operation == fcntl.LOCK_EX:
+                fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
     def _lock(self, *, wait: bool) -> bool:
