@@ -25,9 +25,9 @@ class Agenda:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._wanted: deque[Unit] = deque()
-        self._order: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
-        self._places: dict[int, int] | None = None  # position of an object -> its place in the order; made when asked
-        self._ends: npt.NDArray[np.uint64] = np.empty(0, np.uint64)  # bytes of the order up to and with each place
+        self._order: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._occurrences: _Occurrences | None = None  # where each object stands in the order; made when asked
+        self._ends: npt.NDArray[np.int64] = np.empty(0, np.int64)  # bytes of the order up to and with each place
         self._next = 0  # place in the order of what is fetched next
         self._read = 0  # place in the order behind what was read last
         self._ahead = 0  # bytes that may be fetched beyond what was read
@@ -43,9 +43,9 @@ class Agenda:
         """The positions that will be read, in that order; replaces an earlier order. At most ``ahead`` bytes are fetched
         beyond the last one that was read.
         """
-        self._order = order
-        self._places = None
-        self._ends = np.cumsum(self._snapshot.size_array()[order.astype(np.int64)], dtype=np.uint64)
+        self._order = order.astype(np.int64)
+        self._occurrences = None
+        self._ends = np.cumsum(self._snapshot.size_array()[self._order], dtype=np.int64)
         self._next = self._read = 0
         self._ahead = ahead
         self._held.clear()
@@ -58,20 +58,29 @@ class Agenda:
         """These were read: the window of the order moves on."""
         if not len(self._order):
             return
-        if self._places is None:
-            self._places = dict(zip(self._order.tolist(), range(len(self._order)), strict=True))
         for position in positions:
-            place = self._places.get(position)
-            if place is not None and place >= self._read:
+            place, repeated = self._stands(position, self._read)
+            # An object that the order names again only far ahead was read for an earlier place, by a slower reader.
+            if place is not None and not (repeated and place >= self._next):
                 self._read = place + 1
-        # What was read was fetched on demand if the order had not come to it.
-        self._next = max(self._next, self._read)
+        if self._read >= self._next:  # what was read was fetched on demand if the order had not come to it
+            self._next = self._read
+            self._held.clear()
 
-    def upcoming(self, position: int) -> bool:
-        """Whether the order still comes to this object, as far as is known."""
-        if self._places is None:
-            return bool(len(self._order)) and self._read < len(self._order)
-        return self._places.get(position, -1) >= self._read
+    def due(self, position: int, late: int) -> bool:
+        """Whether the object stands in the window of what is read next, or at most ``late`` bytes behind what was read
+        last: of several readers, some are slower.
+        """
+        if not len(self._order):
+            return False
+        behind = int(self._ends[self._read - 1]) if self._read else 0
+        place, _ = self._stands(position, int(np.searchsorted(self._ends, max(0, behind - late), side="left")))
+        return place is not None and (place < self._next or self._within_window(place))
+
+    def _stands(self, position: int, start: int) -> tuple[int | None, bool]:
+        if self._occurrences is None:
+            self._occurrences = _Occurrences(self._order)
+        return self._occurrences.first(position, start)
 
     def cancel(self) -> None:
         """Forget the order and the load; what is wanted stays."""
@@ -83,6 +92,11 @@ class Agenda:
     def loading(self) -> bool:
         """Whether something that was asked for, by a wait or a load, has not been taken yet."""
         return bool(self._wanted or self._load or self._loading)
+
+    @property
+    def pending(self) -> bool:
+        """Whether `take` may find something, so that one more thread should look."""
+        return self.loading or bool(self._held) or (self._next < len(self._order) and self._within_window(self._next))
 
     def take(
         self, needed: Callable[[Unit], bool], *, ahead: Callable[[Unit], bool], keep: Callable[[Unit], bool]
@@ -134,6 +148,21 @@ class Agenda:
             if len(positions) > 1:
                 self._load.appendleft(positions[1:])
         return self._loading[0]
+
+
+class _Occurrences:
+    """Where each position stands in an order, which may name it several times. 16 bytes for each place."""
+
+    def __init__(self, order: npt.NDArray[np.int64]) -> None:
+        self._places = np.argsort(order, kind="stable")
+        self._positions = order[self._places]
+
+    def first(self, position: int, start: int) -> tuple[int | None, bool]:
+        """The first place at or after ``start``, if there is one, and whether there is one before ``start``."""
+        low, high = np.searchsorted(self._positions, [position, position + 1])
+        places = self._places[low:high]
+        at = int(np.searchsorted(places, start))
+        return (int(places[at]) if at < len(places) else None), at > 0
 
 
 def units_of(snapshot: Snapshot, position: int) -> Sequence[Unit]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from crc32c import crc32c
-
+from hotset.base.checksum import checksum
 from hotset.errors import HotsetError, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.dataset import DatasetDirectory, Lease
@@ -41,7 +40,7 @@ class Donors:
                 with suppress(HotsetError):
                     view = reader.unit(number, units[0])
                     mapped = reader.mapped(number)
-                    if view is not None and mapped is not None and crc32c(view) == mapped.stored_check(units[0]):
+                    if view is not None and mapped is not None and checksum(view) == mapped.words[units[0]]:
                         return bytes(view)
         return None
 

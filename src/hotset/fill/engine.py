@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hotset.base.locks import RangeLocks
 from hotset.errors import Changed, Closed, HotsetError, NotFound
 from hotset.fill.agenda import Agenda, Unit
+from hotset.fill.claims import AHEAD, Claims
 from hotset.fill.donors import Donors
 from hotset.fill.limit import LimitState, after_measurement, after_throttle
 from hotset.fill.progress import Counters, FillStats, Progress
@@ -50,6 +51,15 @@ class _Elsewhere(Enum):
     CONTESTED = 1
 
 
+class _Result(NamedTuple):
+    """How the work on one unit ended, and what it cost."""
+
+    outcome: Outcome | HotsetError | _Elsewhere
+    fetched: int = -1  #: bytes that the source gave; -1 if it was not asked
+    copied: int = 0
+    damaged: Sequence[Unit] = ()
+
+
 class Engine:
     """Fetches units of one snapshot. Thread-safe; `close` ends all threads promptly."""
 
@@ -58,7 +68,7 @@ class Engine:
         snapshot: Snapshot,
         shelf: Shelf,
         source: Source,
-        claims: RangeLocks,
+        claims: Claims,
         *,
         donors: Donors | None = None,
         staging: int = 256 * 2**20,
@@ -104,6 +114,7 @@ class Engine:
         futures: list[Future[Outcome]] = []
         with self._lock:
             self._check_open()
+            self._agenda.advance(dict.fromkeys(self.snapshot.unit_range(*unit)[0] for unit in units))
             for unit in units:
                 future: Future[Outcome] = Future()
                 futures.append(future)
@@ -138,10 +149,9 @@ class Engine:
             self._wake(self._limit.limit)
 
     def advance(self, positions: Sequence[int]) -> None:
-        """These objects were read."""
+        """These objects were read without being asked for here."""
         with self._lock:
             self._agenda.advance(positions)
-            self._drop_stale()
             self._wake(len(positions))
 
     def load(self) -> None:
@@ -157,6 +167,7 @@ class Engine:
         """Stop fetching ahead; what somebody waits for is still fetched."""
         with self._lock:
             self._agenda.cancel()
+            self._claims.release_runs(keep=self._running)
             self._drop_stale()
 
     def wait_loaded(self, timeout: float | None = None) -> bool:
@@ -227,26 +238,26 @@ class Engine:
             thread.start()
 
     def _run(self) -> None:
-        while (unit := self._next_unit()) is not None:
-            size = 0
-            outcome: Outcome | HotsetError | _Elsewhere
+        done: tuple[Unit, _Result] | None = None
+        while (unit := self._exchange(done)) is not None:
             try:
-                outcome = self._fetch(*unit)
-                size = self._size(unit)
+                done = unit, self._fetch(*unit)
             except HotsetError as error:
-                outcome = error
+                done = unit, _Result(error)
             except Exception as error:  # noqa: BLE001  a defect must reach whoever waits instead of dying with this thread
-                outcome = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
-                outcome.__cause__ = error
-            self._settle(unit, outcome, size)
+                failure = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
+                failure.__cause__ = error
+                done = unit, _Result(failure)
 
-    def _next_unit(self) -> Unit | None:
-        """Wait for work; None when closed."""
+    def _exchange(self, done: tuple[Unit, _Result] | None) -> Unit | None:
+        """Hand in a result and get the next unit, under one lock; waits for work, None when closed."""
         with self._lock:
+            if done is not None:
+                self._settle(*done)
             while not self._closed:
                 if len(self._running) < self._limit.limit and (unit := self._take()) is not None:
                     self._running.add(unit)
-                    if not self._idle:
+                    if self._agenda.pending:
                         self._wake(1)  # one after the other, so that there are never more threads than work
                     return unit
                 if self._quiet():
@@ -265,7 +276,7 @@ class Engine:
                 return unit
             del self._contested[unit]
             self._answer(unit, None)
-        return self._agenda.take(self._needed, ahead=self._has_place, keep=lambda unit: self._shelf.admit(unit[0]))
+        return self._agenda.take(self._needed, ahead=self._has_place, keep=self._keep)
 
     def _needed(self, unit: Unit) -> bool:
         if unit in self._running or unit in self._staging or unit in self._contested:
@@ -276,7 +287,32 @@ class Engine:
         return unit in self._waiters or unit not in self._failed
 
     def _has_place(self, unit: Unit) -> bool:
-        return self._shelf.admit(unit[0]) or self._staging.promise(unit, self._size(unit))
+        if self._shelf.admit(unit[0]):
+            return True
+        while not self._staging.promise(unit, self._size(unit)):
+            oldest = self._staging.oldest()
+            if oldest is None or self._due(oldest):
+                return False
+            self._staging.withdraw(oldest)
+        return True
+
+    def _due(self, unit: Unit) -> bool:
+        position, _, _ = self.snapshot.unit_range(*unit)
+        return self._agenda.due(position, late=self._staging.capacity // 2)
+
+    def _keep(self, unit: Unit) -> bool:
+        """Whether a unit that a load has come to has a place; claims the absent units behind it together with it."""
+        number, start = unit
+        if not self._shelf.admit(number):
+            return False
+        if not self._claims.holds(unit):
+            run = [unit]
+            for following in range(start + 1, min(start + AHEAD, self.snapshot.pack_units[number])):
+                if not self._needed((number, following)):
+                    break
+                run.append((number, following))
+            self._claims.take_run(self.snapshot.pack_name(number), run)
+        return True
 
     def _quiet(self) -> bool:
         return not (self._running or self._contested or self._waiters or self._agenda.loading)
@@ -287,67 +323,65 @@ class Engine:
 
     # -- one unit ------------------------------------------------------------------------------------------------------
 
-    def _fetch(self, number: int, unit: int) -> Outcome | _Elsewhere:
-        if not self._shelf.admit(number):
-            return self._read(number, unit)
-        place = claim_place(self.snapshot.pack_name(number), unit)
-        claimed = self._claims.try_acquire(place)
-        if not claimed and self._clock() < self._contested.get((number, unit), float("inf")):
-            return _Elsewhere.CONTESTED
+    def _fetch(self, number: int, unit: int) -> _Result:
+        name = self.snapshot.pack_name(number)
+        admitted = self._shelf.admit(number)
+        claimed = admitted and self._claims.take(name, (number, unit))
+        if admitted and not claimed and self._clock() < self._contested.get((number, unit), float("inf")):
+            return _Result(_Elsewhere.CONTESTED)
         try:
-            if self._shelf.present(number, unit):
-                return None  # somebody finished it between our look and our lock
-            data = self._copied(number, unit) or self._read(number, unit)
-            if not self._shelf.write(number, unit, data):
-                return data
+            if admitted and self._shelf.present(number, unit):
+                return _Result(None)  # somebody finished it between our look and our lock
+            data = self._copied(number, unit)
+            copied, fetched = len(data or b""), -1
+            if data is None:
+                data = self._read(number, unit)
+                fetched = len(data)
+            if not admitted or not self._shelf.write(number, unit, data):
+                return _Result(data, fetched, copied)
         finally:
-            if claimed:
-                self._claims.release(place)
+            if claimed or self._claims.holds((number, unit)):
+                self._claims.release(name, (number, unit))
         damaged = self._shelf.finish(number)
-        if damaged:
-            with self._lock:
-                self._counters.damaged += len(damaged)
-                self._agenda.want((number, bad) for bad in damaged)
-        return None
+        return _Result(None, fetched, copied, [(number, bad) for bad in damaged])
 
     def _copied(self, number: int, unit: int) -> Buffer | None:
         if self._donors is None or self.snapshot.pack(number).stripe:
             return None
-        data = self._donors.find(self.snapshot, self.snapshot.pack_first[number] + unit)
-        if data:
-            with self._lock:
-                self._counters.copied_bytes += len(data)
-        return data
+        return self._donors.find(self.snapshot, self.snapshot.pack_first[number] + unit)
 
     def _read(self, number: int, unit: int) -> Buffer:
         position, start, end = self.snapshot.unit_range(number, unit)
         info = self.snapshot.info(position)
         try:
-            data = self._source.read(info.key, start, end, info)
+            return self._source.read(info.key, start, end, info)
         except NotFound as error:
             raise _removed(info.key) from error
-        with self._lock:
-            self._counters.fetched(end - start)
-        return data
 
-    def _settle(self, unit: Unit, outcome: Outcome | HotsetError | _Elsewhere, size: int) -> None:
-        with self._lock:
-            self._running.discard(unit)
-            if isinstance(outcome, _Elsewhere):
-                self._staging.withdraw(unit)
-                self._contested.setdefault(unit, self._clock() + CONTESTED_PATIENCE)
-                self._look_again.append((self._clock() + CONTESTED_PAUSE, unit))
-                return
-            self._contested.pop(unit, None)
-            if isinstance(outcome, HotsetError):
-                self._counters.changed += isinstance(outcome, Changed)
-                self._failed[unit] = outcome
-            else:
-                self._failed.pop(unit, None)
-                self._measure(size)
-            self._answer(unit, outcome)
-            if self._quiet():
-                self._settled.notify_all()
+    def _settle(self, unit: Unit, result: _Result) -> None:
+        outcome = result.outcome
+        self._running.discard(unit)
+        if isinstance(outcome, _Elsewhere):
+            self._staging.withdraw(unit)
+            self._contested.setdefault(unit, self._clock() + CONTESTED_PATIENCE)
+            self._look_again.append((self._clock() + CONTESTED_PAUSE, unit))
+            return
+        self._contested.pop(unit, None)
+        if isinstance(outcome, HotsetError):
+            self._counters.changed += isinstance(outcome, Changed)
+            self._failed[unit] = outcome
+        else:
+            self._failed.pop(unit, None)
+        self._counters.copied_bytes += result.copied
+        if result.fetched >= 0:
+            self._counters.fetched(result.fetched)
+            self._measure(result.fetched)
+        if result.damaged:
+            self._counters.damaged += len(result.damaged)
+            self._agenda.want(result.damaged)
+        self._answer(unit, outcome)
+        if self._quiet():
+            self._settled.notify_all()
 
     def _answer(self, unit: Unit, outcome: Outcome | HotsetError) -> None:
         """Tell whoever waits for the unit; bytes that nobody waits for stay in the staging buffer if they were promised
@@ -363,10 +397,9 @@ class Engine:
             self._staging.withdraw(unit)
 
     def _drop_stale(self) -> None:
-        """Free the places of staged objects that the order will not come to any more."""
+        """Free the places of staged objects that the order does not come to soon."""
         for unit in self._staging.units():
-            position, _, _ = self.snapshot.unit_range(*unit)
-            if not self._agenda.upcoming(position):
+            if not self._due(unit):
                 self._staging.withdraw(unit)
 
     def _measure(self, size: int) -> None:
@@ -385,8 +418,3 @@ class Engine:
 
 def _removed(key: str) -> Changed:
     return Changed(f"{key!r} was removed from the source; reload the dataset")
-
-
-def claim_place(name: bytes, unit: int) -> int:
-    """The byte of the claims file that stands for a unit. A chance meeting of two packs costs a wait, no more."""
-    return (int.from_bytes(name[:5], "little") << 22) + unit

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hotset.base.locks import RangeLocks
 from hotset.base.retry import RetryPolicy
 from hotset.errors import NotFound, Unavailable
+from hotset.fill.claims import Claims
 from hotset.fill.donors import Donors
 from hotset.fill.engine import Engine
 from hotset.fill.limit import LimitState
@@ -71,7 +71,7 @@ class FillService:
         self._lock = threading.RLock()
         self._source: Source | None = None
         self._engines: dict[str, _Attached] = {}
-        self._claims: RangeLocks | None = None
+        self._claims: Claims | None = None
         if recount:
             self.cache.space.recount()
 
@@ -123,7 +123,7 @@ class FillService:
         snapshot, lease = self.dataset.open(digest)
         try:
             if self._claims is None:
-                self._claims = RangeLocks(self.dataset.claims, mode=self.cache.file_mode)
+                self._claims = Claims(self.dataset.claims, mode=self.cache.file_mode)
             shelf = open_shelf(self.dataset, snapshot)
             donors = Donors(self.dataset, digest)
             engine = Engine(

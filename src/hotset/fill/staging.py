@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from hotset.fill.agenda import Unit
 from hotset.source.base import Buffer
 
@@ -14,7 +16,7 @@ class Staging:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.used = 0
-        self._promised: dict[Unit, int] = {}
+        self._promised: OrderedDict[Unit, int] = OrderedDict()
         self._units: dict[Unit, Buffer] = {}
 
     def __len__(self) -> int:
@@ -54,5 +56,9 @@ class Staging:
             self.withdraw(unit)
         return data
 
+    def oldest(self) -> Unit | None:
+        """The unit that was promised first of those that are here or coming."""
+        return next(iter(self._promised), None)
+
     def units(self) -> list[Unit]:
-        return list(self._units)
+        return list(self._promised)

@@ -324,7 +324,6 @@ class Dataset(Sequence[bytes]):
         if start >= end:
             return memoryview(b"")
         number, units = self._snapshot.units_of(position, start, end)
-        self._notice(position)
         try:
             parts = self._units([(number, unit) for unit in units])
         except Changed:
@@ -360,7 +359,6 @@ class Dataset(Sequence[bytes]):
         except Changed:
             parts = None  # one of them changed: which one is found out below, one by one
         for order, (place, position) in enumerate(batch):
-            self._notice(position)
             if parts is not None and len(small) == len(batch):
                 found[place] = bytes(parts[order])
                 continue
@@ -374,6 +372,9 @@ class Dataset(Sequence[bytes]):
         """The bytes of these units: from the cache, else by asking the filler."""
         parts: list[memoryview | None] = [self._local(*unit) for unit in units]
         absent = [place for place, part in enumerate(parts) if part is None]
+        for (number, unit), part in zip(units, parts, strict=True):
+            if part is not None:
+                self._notice(self._snapshot.unit_range(number, unit)[0])
         self._reads += len(units)
         if absent:
             started = time.perf_counter()

@@ -3,14 +3,14 @@
     0     magic, format, flags, number of units, where data begins, length of data
     32    name of the pack (32 bytes)
     64    boot in which it was made (16 bytes)
-    128   one state byte a unit: 0 absent, 1 present
-    ...   one CRC-32C a unit (aligned to 4)
+    128   one word a unit: 0 while it is absent, then its CRC-32C (a CRC of 0 is written as 1)
     ...   data, aligned to a page: units back to back
 
-A unit is written data first, then its CRC, then its state byte, each with pwrite. Readers in any process map the file
-read-only and believe the state byte. **Sealed** (a flag) means: all units present, read back and compared with their CRC,
-and on a disk synced. Bytes that have been marked present never change again (rule 3): whoever finds a bad unit makes a
-new file (`salvage`) and leaves the old one to those who have it mapped.
+A unit is written data first, then its word, each with one pwrite: what tells that a unit is present is also what its
+bytes must match, so the two cannot disagree. Readers in any process map the file read-only and believe the word.
+**Sealed** (a flag) means: all units present, read back and compared with their words, and on a disk synced. Bytes that
+have been marked present never change again (rule 3): whoever finds a bad unit makes a new file (`salvage`) and leaves
+the old one to those who have it mapped.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from crc32c import crc32c
+import numpy as np
 
+from hotset.base.checksum import checksum
 from hotset.base.files import allocate, boot_id, fsync_directory, rounded, temporary_name, tmpfile, write_all
 from hotset.base.maps import map_readonly, populate
 from hotset.errors import Corrupt
 from hotset.source.base import Buffer
 
-__all__ = ["PRESENT", "MappedPack", "PackGeometry", "PackWriter", "create_pack", "salvage"]
-
-PRESENT = 1
+__all__ = ["MappedPack", "PackGeometry", "PackWriter", "count_words", "create_pack", "salvage"]
 
 _MAGIC = b"HOTSETPK"
 _FORMAT = 1
@@ -39,26 +38,25 @@ _SEALED = 1
 _HEADER = struct.Struct("<8sIIIIQ32s16s")
 _FLAGS_AT = 12
 _BOOT_AT = 64
-_STATES_AT = 128
+_WORDS_AT = 128
 
 
 class PackGeometry:
     """Where things lie in the file of a pack with ``units`` units and ``size`` bytes of data."""
 
-    __slots__ = ("checks_at", "data_at", "length", "size", "units")
+    __slots__ = ("data_at", "length", "size", "units")
 
     def __init__(self, units: int, size: int) -> None:
         self.units = units
         self.size = size
-        self.checks_at = -(-(_STATES_AT + units) // 4) * 4
-        self.data_at = rounded(self.checks_at + 4 * units)
+        self.data_at = rounded(_WORDS_AT + 4 * units)
         self.length = self.data_at + size
 
 
 class MappedPack:
     """A pack file, mapped read-only. Costs no descriptor; stays readable after the file was unlinked."""
 
-    __slots__ = ("_view", "data", "geometry", "identity", "states")
+    __slots__ = ("_view", "data", "geometry", "identity", "words")
 
     def __init__(self, path: Path, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:
         """FileNotFoundError if there is no such pack; `Corrupt` if the file is not the pack it should be."""
@@ -81,12 +79,13 @@ class MappedPack:
         expected = (_MAGIC, _FORMAT, geometry.units, geometry.data_at, geometry.size, name)
         if (magic, form, units, data_at, size if geometry.size else 0, stored_name) != expected:
             raise Corrupt(f"{path} does not have the header of its pack")
-        self.states = self._view[_STATES_AT : _STATES_AT + units]
+        #: One word a unit: 0 while it is absent, then its checksum.
+        self.words = self._view[_WORDS_AT : _WORDS_AT + 4 * units].cast("I")
         self.data = self._view[data_at:]
 
     @classmethod
     def open_ledger(cls, path: Path, name: bytes, units: int) -> MappedPack:
-        """A pack file of which only states and CRCs count, whatever length of data it stands for."""
+        """A pack file of which only the words count, whatever length of data it stands for."""
         return cls(path, name, PackGeometry(units, 0), on_disk=False)
 
     @property
@@ -99,30 +98,28 @@ class MappedPack:
 
     @property
     def trusted(self) -> bool:
-        """Whether state bytes may be believed: after a crash of the machine only those of sealed packs may."""
+        """Whether words may be believed: after a crash of the machine only those of sealed packs may."""
         return self.sealed or self.boot == _this_boot()
 
     def present(self) -> int:
-        return bytes(self.states).count(PRESENT)
+        """How many units are here."""
+        return count_words(self.words)
 
     def missing_units(self) -> list[int]:
-        return [unit for unit, state in enumerate(bytes(self.states)) if state != PRESENT]
+        return [unit for unit, word in enumerate(self.words.tolist()) if not word]
 
     def check(self, unit: int, start: int, end: int) -> bool:
-        """Whether the bytes of a unit match the CRC that was stored with them."""
-        return crc32c(self.data[start:end]) == self.stored_check(unit)
-
-    def stored_check(self, unit: int) -> int:
-        at = self.geometry.checks_at + 4 * unit
-        return int.from_bytes(self._view[at : at + 4], "little")
+        """Whether the bytes of a unit match the checksum that was stored with them."""
+        return checksum(self.data[start:end]) == self.words[unit]
 
     def bad_units(self, extents: Sequence[tuple[int, int]]) -> list[int]:
         """The units that are marked present and whose bytes are wrong; ``extents`` are their places in the data."""
-        bad = []
-        for unit, state in enumerate(bytes(self.states)):
-            if state == PRESENT and not self.check(unit, *extents[unit]):
-                bad.append(unit)
-        return bad
+        return [unit for unit, word in enumerate(self.words.tolist()) if word and not self.check(unit, *extents[unit])]
+
+
+def count_words(words: memoryview[int]) -> int:
+    """How many of these units are present."""
+    return int(np.count_nonzero(np.frombuffer(words, np.uint32)))
 
 
 class PackWriter:
@@ -138,12 +135,11 @@ class PackWriter:
     def write(self, unit: int, offset: int, data: Buffer) -> None:
         """Put the bytes of a unit in their place and mark it present."""
         write_all(self._fd, data, self._geometry.data_at + offset)
-        self.mark(unit, crc32c(data))
+        self.mark(unit, checksum(data))
 
     def mark(self, unit: int, check: int) -> None:
         """Mark a unit whose bytes are in place already (for a ledger: in another file) as present."""
-        os.pwrite(self._fd, check.to_bytes(4, "little"), self._geometry.checks_at + 4 * unit)
-        os.pwrite(self._fd, b"\x01", _STATES_AT + unit)
+        os.pwrite(self._fd, check.to_bytes(4, "little"), _WORDS_AT + 4 * unit)
 
     def seal(self, *, directory: Path, durable: bool) -> None:
         """Set the flag. The caller has compared every unit with its CRC."""
@@ -162,6 +158,9 @@ class PackWriter:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        self.close()  # a thread may be writing when every other reference is gone
 
     def __enter__(self) -> Self:
         return self
@@ -192,8 +191,8 @@ def salvage(
         _write_header(file.fd, name, pack.geometry, on_disk=on_disk)
         file.publish(temporary.name)
         with PackWriter(temporary, pack.geometry) as writer:
-            for unit, state in enumerate(bytes(pack.states)):
-                if state == PRESENT and unit not in bad:
+            for unit, word in enumerate(pack.words.tolist()):
+                if word and unit not in bad:
                     start, end = extents[unit]
                     writer.write(unit, start, pack.data[start:end])
     temporary.rename(path)

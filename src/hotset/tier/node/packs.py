@@ -15,12 +15,14 @@ from hotset.source.base import Buffer
 from hotset.tier.node.cache import CacheDirectory
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.evict import admitted, make_room, pack_costs, share_of
-from hotset.tier.node.packfile import PRESENT, MappedPack, PackGeometry, PackWriter, create_pack, salvage
+from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, create_pack, salvage
 
 __all__ = ["PackReader", "PackShelf"]
 
 #: Maps kept at once. Each costs one of the kernel's 65,530 map areas; dropped ones cost 10 us when they are needed again.
 MAPS = 16_384
+#: Pack files kept open for writing.
+WRITERS = 256
 
 
 class PackReader:
@@ -91,7 +93,7 @@ class PackReader:
     def unit(self, number: int, unit: int) -> memoryview | None:
         """The bytes of a unit if they are here."""
         mapped = self.open(number)
-        if mapped is None or mapped.states[unit] != PRESENT or not mapped.trusted:
+        if mapped is None or not mapped.words[unit] or not mapped.trusted:
             return None
         _, start, end = self.snapshot.unit_range(number, unit)
         offset = self.snapshot.unit_offset(number, unit)
@@ -123,6 +125,7 @@ class PackShelf:
         self._costs = pack_costs(snapshot)
         self._lock = threading.RLock()
         self._refused: set[int] = set()
+        self._writers: dict[int, PackWriter] = {}
         self._chosen: set[int] | None = None
 
     def admit(self, number: int) -> bool:
@@ -147,7 +150,7 @@ class PackShelf:
         if mapped is None:
             with self._lock:
                 mapped = self._usable(number)
-        return mapped is not None and mapped.states[unit] == PRESENT
+        return mapped is not None and mapped.words[unit] != 0
 
     def held(self, number: int) -> int:
         mapped = self.reader.mapped(number)
@@ -160,19 +163,17 @@ class PackShelf:
         """Forget what is known of a pack if its file is not the one that its path names any more."""
         if not self.reader.current(number):
             self.reader.forget(number)
+            self._writers.pop(number, None)
 
     def write(self, number: int, unit: int, data: Buffer) -> bool:
-        path = self.reader.path(number)
         try:
-            # Opened for each unit: 2 us, and whatever became of the file since, this is the one readers will find.
-            with PackWriter(path, self.reader.geometry(number)) as writer:
-                writer.write(unit, self.snapshot.unit_offset(number, unit), data)
+            self._writer(number).write(unit, self.snapshot.unit_offset(number, unit), data)
         except FileNotFoundError:
             self.reader.forget(number)
             return False
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise Full(f"cannot write to {path}: {error.strerror}") from error
+                raise Full(f"cannot write to {self.reader.path(number)}: {error.strerror}") from error
             self._refused.add(number)  # the disk is full though the quota is not: read through from now on
             return False
         return True
@@ -182,6 +183,10 @@ class PackShelf:
         mapped = self.reader.open(number)
         if mapped is None or mapped.sealed or mapped.present() < mapped.geometry.units:
             return []
+        self._writers.pop(number, None)
+        if not self.reader.current(number):
+            self.reader.forget(number)  # evicted while it was filled: nobody else will ever find these bytes
+            return list(range(mapped.geometry.units))
         if mapped.bad_units(self.reader.extents(number)):
             return self._salvage(number, mapped)
         with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:
@@ -198,7 +203,20 @@ class PackShelf:
             return self._salvage(number, mapped)
 
     def close(self) -> None:
+        self._writers.clear()
         self.reader.close()
+
+    def _writer(self, number: int) -> PackWriter:
+        """Opened once for many units: each system call costs a turn of the interpreter lock. A file that was replaced
+        or evicted meanwhile is noticed when somebody misses a unit in it, and when it is complete.
+        """
+        writer = self._writers.get(number)
+        if writer is None:
+            with self._lock:
+                if len(self._writers) >= WRITERS:
+                    del self._writers[next(iter(self._writers))]
+                writer = self._writers[number] = PackWriter(self.reader.path(number), self.reader.geometry(number))
+        return writer
 
     def _usable(self, number: int) -> MappedPack | None:
         """The pack if it is here, in a state that can be trusted: damaged files go, untrusted units are checked."""
@@ -220,6 +238,7 @@ class PackShelf:
             path, mapped, name, self.reader.extents(number), mode=self._cache.file_mode, on_disk=self._on_disk
         )
         self.reader.forget(number)
+        self._writers.pop(number, None)
         return bad
 
     def _admitted(self) -> set[int]:

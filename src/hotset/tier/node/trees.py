@@ -16,8 +16,7 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
-from crc32c import crc32c
-
+from hotset.base.checksum import checksum
 from hotset.base.files import BLOCK, fsync_directory, temporary_name, tmpfile, write_all
 from hotset.base.maps import map_readonly
 from hotset.errors import Corrupt, Full, InvalidInput, NotFound
@@ -25,7 +24,7 @@ from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.evict import make_room
-from hotset.tier.node.packfile import PRESENT, MappedPack, PackGeometry, PackWriter, create_pack
+from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, count_words, create_pack
 from hotset.tier.node.space import cost_of
 
 __all__ = ["TreeReader", "TreeShelf", "check_keys"]
@@ -111,7 +110,7 @@ class TreeReader:
 
     def unit(self, number: int, unit: int) -> memoryview | None:
         ledger = self._tree.open_ledger()
-        if ledger is None or not ledger.trusted or ledger.states[self._tree.bases[number] + unit] != PRESENT:
+        if ledger is None or not ledger.trusted or not ledger.words[self._tree.bases[number] + unit]:
             return None
         return self._tree.read(number, unit)
 
@@ -126,15 +125,15 @@ class TreeReader:
         if ledger is None or not ledger.trusted:
             return 0
         base = self._tree.bases[number]
-        return bytes(ledger.states[base : base + self._tree.snapshot.pack_units[number]]).count(PRESENT)
+        return count_words(ledger.words[base : base + self._tree.snapshot.pack_units[number]])
 
     def stored_check(self, number: int, unit: int) -> int | None:
         """The CRC of a unit that is present; None if it is not."""
         ledger = self._tree.open_ledger()
         at = self._tree.bases[number] + unit
-        if ledger is None or not ledger.trusted or ledger.states[at] != PRESENT:
+        if ledger is None or not ledger.trusted or not ledger.words[at]:
             return None
-        return ledger.stored_check(at)
+        return ledger.words[at]
 
     def file(self, position: int) -> Path:
         return self._tree.root / self._tree.snapshot.key(position)
@@ -169,7 +168,7 @@ class TreeShelf:
         """Nothing is ever refused."""
 
     def present(self, number: int, unit: int) -> bool:
-        return self._ledger().states[self._tree.bases[number] + unit] == PRESENT
+        return self._ledger().words[self._tree.bases[number] + unit] != 0
 
     def held(self, number: int) -> int:
         return self.reader.held(number)
@@ -186,7 +185,7 @@ class TreeShelf:
                 self._write_stripe(number, unit, data)
             else:
                 self._write_file(self._tree.path(number, unit), data)
-            self._mark(number, unit, crc32c(data))
+            self._mark(number, unit, checksum(data))
             if self._tree.striped(number) and self._complete(number):
                 self._publish_large(number)
         except FileNotFoundError:
@@ -221,7 +220,7 @@ class TreeShelf:
                     continue
                 with suppress(Corrupt):
                     view = self._tree.read(number, unit)
-                    if view is not None and crc32c(view) == check:
+                    if view is not None and checksum(view) == check:
                         continue
                 bad.append(unit)
             if bad:
@@ -344,13 +343,13 @@ class TreeShelf:
     def _recheck(self, ledger: MappedPack) -> None:
         """After a crash of the machine: believe only what matches its CRC."""
         bad = set()
-        for unit, state in enumerate(bytes(ledger.states)):
-            if state != PRESENT:
+        for unit, word in enumerate(ledger.words.tolist()):
+            if not word:
                 continue
             number = bisect_right(self._tree.bases, unit) - 1
             with suppress(Corrupt):
                 view = self._tree.read(number, unit - self._tree.bases[number])
-                if view is not None and crc32c(view) == ledger.stored_check(unit):
+                if view is not None and checksum(view) == word:
                     continue
             bad.add(unit)
             self._tree.path(number, unit - self._tree.bases[number]).unlink(missing_ok=True)
@@ -361,9 +360,9 @@ class TreeShelf:
         temporary = temporary_name(self._tree.ledger_path)
         create_pack(temporary, self._tree.name, ledger.geometry, mode=self._cache.file_mode, on_disk=False)
         with PackWriter(temporary, ledger.geometry) as writer:
-            for unit, state in enumerate(bytes(ledger.states)):
-                if state == PRESENT and unit not in without:
-                    writer.mark(unit, ledger.stored_check(unit))
+            for unit, word in enumerate(ledger.words.tolist()):
+                if word and unit not in without:
+                    writer.mark(unit, word)
         temporary.rename(self._tree.ledger_path)
         if self._cache.durable:
             fsync_directory(self._dataset.trees)

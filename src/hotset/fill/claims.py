@@ -1,0 +1,95 @@
+"""Who fetches what on this machine: one lock byte a unit, in one claims file a dataset.
+
+The kernel keeps the locks and ends them with their holder. A load walks along a pack, so it claims the absent units ahead
+of it in one call and lets them go in one; everything else is claimed unit by unit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from hotset.base.locks import RangeLocks
+from hotset.fill.agenda import Unit
+
+__all__ = ["AHEAD", "Claims", "place_of"]
+
+#: Units that a load claims at once. Another process that wants one of them waits for as long as these take.
+AHEAD = 32
+
+_UNIT_BITS = 22
+
+
+def place_of(name: bytes, unit: int) -> int:
+    """The byte that stands for a unit of the pack of that name, in whichever snapshot it is. A chance meeting of two
+    packs costs a wait, no more.
+    """
+    return (int.from_bytes(name[:5], "little") << _UNIT_BITS) + unit
+
+
+class Claims:
+    """The claims of one filler. Thread-safe; its own threads must not ask for one unit at the same time."""
+
+    def __init__(self, path: Path, *, mode: int) -> None:
+        self._locks = RangeLocks(path, mode=mode)
+        self._lock = threading.Lock()
+        self._runs: dict[Unit, _Run] = {}
+
+    def holds(self, unit: Unit) -> bool:
+        """Whether the unit belongs to a run that was taken and is not released yet."""
+        return unit in self._runs
+
+    def take(self, name: bytes, unit: Unit) -> bool:
+        """Claim a unit, unless another filler has it. True as well if it belongs to a run that was taken."""
+        with self._lock:
+            if unit in self._runs:
+                return True
+        return self._locks.try_acquire(place_of(name, unit[1]))
+
+    def take_run(self, name: bytes, units: Sequence[Unit]) -> bool:
+        """Claim neighbouring units of one pack together. Each is then released on its own."""
+        if len(units) < 2:
+            return False
+        first, last = units[0][1], units[-1][1]
+        if not self._locks.try_acquire(place_of(name, first), last - first + 1):
+            return False
+        run = _Run(place_of(name, first), last - first + 1, set(units))
+        with self._lock:
+            self._runs.update(dict.fromkeys(units, run))
+        return True
+
+    def release(self, name: bytes, unit: Unit) -> None:
+        with self._lock:
+            run = self._runs.pop(unit, None)
+            if run is not None:
+                run.units.discard(unit)
+                if run.units:
+                    return
+        if run is not None:
+            self._locks.release(run.start, run.length)
+        else:
+            self._locks.release(place_of(name, unit[1]))
+
+    def release_runs(self, keep: set[Unit]) -> None:
+        """Let go of units that were claimed ahead and are not being fetched: the load was cancelled."""
+        with self._lock:
+            doomed = {unit: run for unit, run in self._runs.items() if unit not in keep}
+            for unit, run in doomed.items():
+                del self._runs[unit]
+                run.units.discard(unit)
+            ended = {id(run): run for run in doomed.values() if not run.units}
+        for run in ended.values():
+            self._locks.release(run.start, run.length)
+
+    def close(self) -> None:
+        self._locks.close()
+
+
+class _Run:
+    __slots__ = ("length", "start", "units")
+
+    def __init__(self, start: int, length: int, units: set[Unit]) -> None:
+        self.start = start
+        self.length = length
+        self.units = units
