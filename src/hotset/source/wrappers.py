@@ -75,21 +75,23 @@ class Retrying(_Around):
         self._jitter = jitter
 
     def list(self) -> Iterator[Sequence[ObjectInfo]]:
-        batches = self._source.list()
+        batches = self._again(self._source.list)
         if isinstance(batches, Pages):
             while (batch := self._again(lambda: next(batches, None))) is not None:
                 yield batch
             return
         # Any other iterator is finished by its exception; asked again it would pretend to have listed everything. So
         # it is made anew, which is right only while nothing has been handed out.
-        first, rest = self._again(self._begin)
+        unused: list[Iterator[Sequence[ObjectInfo]]] = [batches]
+
+        def begin() -> tuple[Sequence[ObjectInfo] | None, Iterator[Sequence[ObjectInfo]]]:
+            current = unused.pop() if unused else self._source.list()
+            return next(current, None), current
+
+        first, rest = self._again(begin)
         if first is not None:
             yield first
             yield from rest
-
-    def _begin(self) -> tuple[Sequence[ObjectInfo] | None, Iterator[Sequence[ObjectInfo]]]:
-        batches = self._source.list()
-        return next(batches, None), batches
 
     def read(self, key: str, start: int, end: int, expect: ObjectInfo) -> Buffer:
         return self._again(lambda: self._source.read(key, start, end, expect))
