@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import hotset
 from hotset.errors import Closed, HotsetError, Unavailable
 from hotset.fill import wire
 from hotset.fill.agenda import Unit
@@ -60,8 +59,8 @@ class FillClient:
     def _reset(self) -> None:
         """The state of one process: made anew after a fork, where locks, threads and connections mean nothing."""
         self._pid = os.getpid()
-        self._local = threading.local()
-        self._lock = threading.Lock()
+        self._connections: dict[threading.Thread, socket.socket] = {}
+        self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
         self._supervisor: threading.Thread | None = None
         self._closed = False
@@ -164,13 +163,17 @@ class FillClient:
                 self._supervisor.start()
 
     def close(self) -> None:
-        """End the filler, if this process started it, and this thread's connection. Idempotent."""
+        """End the filler, if this process started it, and all connections to it. Idempotent."""
         self._after_fork()
-        self._disconnect()
         with self._lock:
             self._closed = True
             process, supervisor = self._process, self._supervisor
             self._process = self._supervisor = None
+            for connection in self._connections.values():
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
+                connection.close()
+            self._connections.clear()
         if process is not None:
             process.terminate()  # safe at any moment; closing the pipe is not enough where workers inherited it
             if supervisor is not None:
@@ -186,7 +189,7 @@ class FillClient:
         self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
         process = subprocess.Popen(
             # -P: a file of the user's working directory must not shadow a module of ours.
-            [sys.executable, "-P", "-c", _PROGRAM, str(Path(hotset.__file__).parent.parent)],
+            [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[2])],
             stdin=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the training process
         )
@@ -244,8 +247,7 @@ class FillClient:
     def _connection(self) -> socket.socket:
         """This thread's connection, made if necessary; starts the filler where this process may."""
         self._after_fork()
-        existing: socket.socket | None = getattr(self._local, "connection", None)
-        if existing is not None:
+        if (existing := self._connections.get(threading.current_thread())) is not None:
             return existing
         if self._owner == os.getpid():
             self.start()
@@ -258,27 +260,43 @@ class FillClient:
             except (FileNotFoundError, ConnectionRefusedError):
                 connection.close()
             else:
-                self._local.connection = connection
-                return connection
+                return self._keep(connection)
             if self._closed:
                 raise Closed("the dataset was closed")
+            if self._supervisor is threading.current_thread() and not self.running:
+                raise Unavailable("the filler ended while it started")  # and nobody else would start it again
             if self._supervisor is not None and not self._supervisor.is_alive():
                 raise Unavailable(f"the filler ended {MAX_RESTARTS} times in a row; see its messages above")
             if time.monotonic() > deadline:
                 if self._process is not None:
                     raise Unavailable("the filler did not start; see its messages above, or run `hotset doctor`")
-                # A worker whose owner does not start the filler (again): it helps itself.
-                self._owner, self._socket = os.getpid(), _socket_in(self._runtime)
-                self.start()
+                self._become_owner()
                 deadline = time.monotonic() + START_PATIENCE
             time.sleep(pause)  # noqa: TID251  (a socket that does not exist yet cannot be waited for)
             pause = min(0.05, pause * 1.5)
 
+    def _become_owner(self) -> None:
+        """A worker whose owner does not start the filler (again) helps itself."""
+        with self._lock:
+            if self._owner != os.getpid():
+                self._owner, self._socket = os.getpid(), _socket_in(self._runtime)
+            self.start()
+
+    def _keep(self, connection: socket.socket) -> socket.socket:
+        with self._lock:
+            if self._closed:
+                connection.close()
+                raise Closed("the dataset was closed")
+            for thread in [thread for thread in self._connections if not thread.is_alive()]:
+                self._connections.pop(thread).close()
+            self._connections[threading.current_thread()] = connection
+        return connection
+
     def _disconnect(self) -> None:
-        connection: socket.socket | None = getattr(self._local, "connection", None)
+        with self._lock:
+            connection = self._connections.pop(threading.current_thread(), None)
         if connection is not None:
             connection.close()
-            self._local.connection = None
 
 
 def _socket_in(runtime: Path) -> str:

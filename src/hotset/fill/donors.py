@@ -24,10 +24,11 @@ class Donors:
                     snapshot, lease = dataset.open(other)
                     self._open.append((snapshot, PackReader(dataset, snapshot), lease))
 
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
     def find(self, snapshot: Snapshot, position: int) -> bytes | None:
         """The bytes of an object of ``snapshot`` if an older pack has them in the same version; checked by CRC."""
-        if not self._open:
-            return None
         key, version = snapshot.key(position), snapshot.stored_fingerprint(position)
         for older, reader, _ in self._open:
             with suppress(NotFound):

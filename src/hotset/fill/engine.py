@@ -346,7 +346,7 @@ class Engine:
         return _Result(None, fetched, copied, [(number, bad) for bad in damaged])
 
     def _copied(self, number: int, unit: int) -> Buffer | None:
-        if self._donors is None or self.snapshot.pack(number).stripe:
+        if not self._donors or self.snapshot.pack(number).stripe:
             return None
         return self._donors.find(self.snapshot, self.snapshot.pack_first[number] + unit)
 

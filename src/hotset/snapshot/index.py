@@ -109,7 +109,7 @@ class Snapshot:
         self._kinds = _view(objects.column("kind"), "B")
         self._modified = _view(objects.column("modified_ns"), "q")
         self._pack_count = int(packs.num_rows)
-        self._names = packs.column("name").buffers()[1]
+        self._names = memoryview(packs.column("name").buffers()[1] or b"")
         self.pack_first = _view(packs.column("first"), "Q")
         self.pack_sizes = _view(packs.column("size"), "Q")
         self.pack_units = _view(packs.column("units"), "I")
@@ -135,7 +135,7 @@ class Snapshot:
         )
 
     def pack_name(self, number: int) -> bytes:
-        return bytes(self._names[number * 32 : number * 32 + 32]) if self._names is not None else b""
+        return self._names[number * 32 : number * 32 + 32].tobytes()
 
     def pack_names(self) -> list[bytes]:
         return [self.pack_name(number) for number in range(self.pack_count)]
@@ -185,8 +185,10 @@ class Snapshot:
 
     def info(self, position: int) -> ObjectInfo:
         """The object as its source listed it."""
-        kind, value = self.fingerprint(position).kind, self.fingerprint(position).value
-        return ObjectInfo(self.key(position), self.sizes[position], kind, value, self._modified[position])
+        version = self.fingerprint(position)
+        return ObjectInfo(
+            self.key(position), self.sizes[position], version.kind, version.value, self._modified[position]
+        )
 
     def unit_range(self, number: int, unit: int) -> tuple[int, int, int]:
         """(position of the object, start, end): which bytes of which object are unit ``unit`` of pack ``number``."""

@@ -45,19 +45,32 @@ def _translate(text: str, position: int, pattern: str) -> tuple[str, int]:
     if character == "\\" and position + 1 < len(text):
         return re.escape(text[position + 1]), position + 2
     if character == "[":
-        close = text.find("]", position + 2)
+        negate = text[position + 1 : position + 2] in ("!", "^")
+        first = position + 2 if negate else position + 1
+        close = text.find("]", first + 1)  # a bracket in the first place is one of the set
         if close < 0:
             raise InvalidInput(f"the pattern {pattern!r} has a [ without ]; write \\[ for the character itself")
-        chosen = text[position + 1 : close]
-        negate = chosen[0] in "!^"
-        chosen = chosen[1:] if negate else chosen
-        escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", chosen)
-        try:
-            re.compile(f"[{escaped}]")
-        except re.error as error:
-            raise InvalidInput(f"the pattern {pattern!r} has a wrong set [{chosen}]") from error
-        return (f"(?!/)[^{escaped}]" if negate else f"(?!/)[{escaped}]"), close + 1
+        chosen = _set(text[first:close], pattern)
+        return (f"(?!/)[^{chosen}]" if negate else f"(?!/)[{chosen}]"), close + 1
     return re.escape(character), position + 1
+
+
+def _set(text: str, pattern: str) -> str:
+    """The inside of a regular expression's set for the inside of a pattern's: characters and ranges, nothing else."""
+    parts = []
+    position = 0
+    while position < len(text):
+        low = text[position]
+        if text[position + 1 : position + 2] == "-" and position + 2 < len(text):
+            high = text[position + 2]
+            if low > high:
+                raise InvalidInput(f"the pattern {pattern!r} has an empty range {low}-{high}")
+            parts.append(f"{re.escape(low)}-{re.escape(high)}")
+            position += 3
+        else:
+            parts.append(re.escape(low))
+            position += 1
+    return "".join(parts)
 
 
 def key_filter(*, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Callable[[str], bool] | None:

@@ -125,19 +125,22 @@ class PackShelf:
         self._costs = pack_costs(snapshot)
         self._lock = threading.RLock()
         self._refused: set[int] = set()
+        self._ready: set[int] = set()  # packs that have a file here which may be trusted
+        self._absent: dict[int, int] = {}  # a unit of a pack before which none is absent
         self._writers: dict[int, PackWriter] = {}
         self._chosen: set[int] | None = None
 
     def admit(self, number: int) -> bool:
         """Whether the pack may be stored here; makes its file, and room for it, at the first call."""
+        if number in self._ready:
+            return True
         if number in self._refused:
             return False
         with self._lock:
-            if self._usable(number) is not None:
-                return True
-            if number not in self._admitted() or not self._make(number):
+            if self._usable(number) is None and (number not in self._admitted() or not self._make(number)):
                 self._refused.add(number)
                 return False
+            self._ready.add(number)
             return True
 
     def reconsider(self) -> None:
@@ -162,18 +165,18 @@ class PackShelf:
     def verify_presence(self, number: int) -> None:
         """Forget what is known of a pack if its file is not the one that its path names any more."""
         if not self.reader.current(number):
-            self.reader.forget(number)
-            self._writers.pop(number, None)
+            self._forget(number)
 
     def write(self, number: int, unit: int, data: Buffer) -> bool:
         try:
             self._writer(number).write(unit, self.snapshot.unit_offset(number, unit), data)
         except FileNotFoundError:
-            self.reader.forget(number)
+            self._forget(number)
             return False
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise Full(f"cannot write to {self.reader.path(number)}: {error.strerror}") from error
+            self._forget(number)
             self._refused.add(number)  # the disk is full though the quota is not: read through from now on
             return False
         return True
@@ -181,16 +184,16 @@ class PackShelf:
     def finish(self, number: int) -> list[int]:
         """Seal the pack if it is complete. The units that turned out to be damaged and must be fetched again."""
         mapped = self.reader.open(number)
-        if mapped is None or mapped.sealed or mapped.present() < mapped.geometry.units:
+        if mapped is None or mapped.sealed or not self._all_present(number, mapped):
             return []
-        self._writers.pop(number, None)
         if not self.reader.current(number):
-            self.reader.forget(number)  # evicted while it was filled: nobody else will ever find these bytes
+            self._forget(number)  # evicted while it was filled: nobody else will ever find these bytes
             return list(range(mapped.geometry.units))
         if mapped.bad_units(self.reader.extents(number)):
             return self._salvage(number, mapped)
         with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:
             writer.seal(directory=self._dataset.packs, durable=self._cache.durable)
+        self._writers.pop(number, None)
         return []
 
     def repair(self, number: int) -> list[int]:
@@ -205,6 +208,21 @@ class PackShelf:
     def close(self) -> None:
         self._writers.clear()
         self.reader.close()
+
+    def _forget(self, number: int) -> None:
+        """What is known of the file is not true any more."""
+        self.reader.forget(number)
+        self._ready.discard(number)
+        self._absent.pop(number, None)
+        self._writers.pop(number, None)
+
+    def _all_present(self, number: int, mapped: MappedPack) -> bool:
+        """Asked after each write, so it goes on where it found an absent unit the last time."""
+        unit, words = self._absent.get(number, 0), mapped.words
+        while unit < len(words) and words[unit]:
+            unit += 1
+        self._absent[number] = unit
+        return unit == len(words)
 
     def _writer(self, number: int) -> PackWriter:
         """Opened once for many units: each system call costs a turn of the interpreter lock. A file that was replaced
@@ -237,8 +255,7 @@ class PackShelf:
         bad = salvage(
             path, mapped, name, self.reader.extents(number), mode=self._cache.file_mode, on_disk=self._on_disk
         )
-        self.reader.forget(number)
-        self._writers.pop(number, None)
+        self._forget(number)
         return bad
 
     def _admitted(self) -> set[int]:
