@@ -90,14 +90,18 @@ class FillClient:
         answer, _ = self._request({"op": "refresh", "not_before_ns": not_before_ns})
         return Current(answer["digest"], answer["listed_ns"])
 
-    def want(self, digest: str, units: Sequence[Unit]) -> list[memoryview | None]:
-        """Wait until all are here: the bytes of each, or None if it is in the cache now."""
+    def want(self, digest: str, units: Sequence[Unit]) -> list[memoryview | HotsetError | None]:
+        """Wait for all: the bytes of each, or None if it is in the cache now, or why it cannot be had."""
         answer, payload = self._request({"op": "want", "digest": digest, "units": list(units)})
-        outcomes: list[memoryview | None] = []
+        errors = iter(answer["errors"])
+        outcomes: list[memoryview | HotsetError | None] = []
         at = 0
         for length in answer["lengths"]:
-            outcomes.append(None if length < 0 else payload[at : at + length])
-            at += max(0, length)
+            if length >= 0:
+                outcomes.append(payload[at : at + length])
+                at += length
+            else:
+                outcomes.append(None if length == wire.PRESENT else wire.error_of(next(errors)))
         return outcomes
 
     def newest(self, digest: str, position: int) -> memoryview:

@@ -15,7 +15,8 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -25,6 +26,7 @@ import numpy as np
 from hotset.base.retry import RetryPolicy
 from hotset.errors import Denied, HotsetError, InvalidInput
 from hotset.fill import wire
+from hotset.fill.engine import Outcome
 from hotset.fill.service import FillService, FillSettings, SourceSettings
 from hotset.snapshot import PlanParameters
 from hotset.source import Buffer, SourceOptions
@@ -83,7 +85,11 @@ class Server:
             try:
                 check_peer(connection)
                 while True:
-                    header, payload = wire.receive(connection)
+                    try:
+                        header, payload = wire.receive(connection)
+                    except (HotsetError, ValueError) as error:  # not our language: say so once, then no more
+                        wire.send(connection, wire.encode_error(InvalidInput(f"the filler does not understand: {error}")))
+                        return
                     try:
                         answer, parts = self._answer(header, payload)
                     except HotsetError as error:
@@ -92,8 +98,8 @@ class Server:
                         answer, parts = wire.encode_error(HotsetError(f"{type(error).__name__}: {error}")), []
                     if not header.get("silent"):
                         wire.send(connection, answer, parts)
-            except (wire.ConnectionLost, HotsetError, ValueError):
-                return  # the reader left, or does not speak our language
+            except (wire.ConnectionLost, HotsetError):
+                return  # the reader left, or must not ask
 
     def _running_service(self) -> FillService:
         with self._making:
@@ -109,9 +115,7 @@ class Server:
         engine = self._running_service().engine(str(header.get("digest", "")))
         if op == "want":
             futures = engine.want([(int(number), int(unit)) for number, unit in header["units"]])
-            outcomes = [future.result() for future in futures]
-            lengths = [-1 if outcome is None else len(outcome) for outcome in outcomes]
-            return {"lengths": lengths}, [outcome for outcome in outcomes if outcome is not None]
+            return _delivered(futures)
         if op == "newest":
             return {}, [engine.newest(int(header["position"]))]
         if op == "follow":
@@ -134,6 +138,24 @@ class Server:
         else:
             raise InvalidInput(f"unknown request {op!r}")
         return {}, []
+
+
+def _delivered(futures: Sequence[Future[Outcome]]) -> tuple[wire.Header, list[Buffer]]:
+    """Wait for all, so that one that fails takes no bytes of the others with it."""
+    lengths: list[int] = []
+    errors: list[wire.Header] = []
+    parts: list[Buffer] = []
+    for future in futures:
+        error = future.exception()
+        if error is not None:
+            lengths.append(wire.FAILED)
+            errors.append(wire.encode_error(error))
+        elif (outcome := future.result()) is None:
+            lengths.append(wire.PRESENT)
+        else:
+            lengths.append(len(outcome))
+            parts.append(outcome)
+    return {"lengths": lengths, "errors": errors}, parts
 
 
 def check_peer(connection: socket.socket) -> None:

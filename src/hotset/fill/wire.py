@@ -22,6 +22,8 @@ __all__ = ["MAX_PAYLOAD", "ConnectionLost", "encode_error", "error_of", "receive
 VERSION = 1
 MAX_HEADER = 4 * 2**20
 MAX_PAYLOAD = 2**30  #: an order of 100 million positions; data travels in much smaller frames
+#: In place of the length of a unit that was asked for: it is in the cache now; it cannot be had.
+PRESENT, FAILED = -1, -2
 _PREFIX = struct.Struct("<BIQ")
 
 Header = dict[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,8 +13,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from hotset.errors import AlreadyExists, Changed, Closed, Corrupt, InvalidInput, Unavailable
+from hotset.errors import AlreadyExists, Changed, Closed, Corrupt, HotsetError, InvalidInput, Unavailable
 from hotset.fill.client import FillClient
 from hotset.fill.progress import Progress
 from hotset.read.file import ObjectFile
@@ -30,6 +32,9 @@ OnChanged = Literal["raise", "skip", "newest"]
 
 #: Bytes that one request to the filler asks for: keeps answers small and several workers served in turn.
 REQUEST_BYTES = 16 * 2**20
+#: Objects, or stripes of an object, that one request asks for at most: keeps requests and answers within a frame.
+REQUEST_OBJECTS = 4096
+REQUEST_STRIPES = 32
 #: So many reads of a dataset that is still filling are told to the filler at once.
 NOTICE_EVERY = 32
 
@@ -194,15 +199,11 @@ class Dataset(Sequence[bytes]):
         Replaces an earlier order. ``lookahead`` bounds in bytes how far ahead.
         """
         self._check_open()
+        positions = _positions(order, len(self))
         self._drop_evicted()
         self._map_complete_packs()
         if self.complete:
             return
-        positions = (
-            np.fromiter(order, dtype=np.uint64) if not isinstance(order, np.ndarray) else order.astype(np.uint64)
-        )
-        if len(positions) and int(positions.max()) >= len(self):
-            raise InvalidInput(f"the order names object {int(positions.max())}, but there are only {len(self)}")
         self._fill.follow(self._snapshot.digest, positions, self._options.lookahead if lookahead is None else lookahead)
 
     def reload(self) -> Changes:
@@ -324,17 +325,22 @@ class Dataset(Sequence[bytes]):
         if start >= end:
             return memoryview(b"")
         number, units = self._snapshot.units_of(position, start, end)
-        try:
-            parts = self._units([(number, unit) for unit in units])
-        except Changed:
-            if self._options.on_changed != "newest":
-                raise
-            return self._fill.newest(self._snapshot.digest, position)[start:end]
-        if len(parts) == 1:
-            base = self._snapshot.unit_range(number, units[0])[1]
-            return parts[0][start - base : end - base]
+        parts: list[memoryview] = []
+        for first in range(0, len(units), REQUEST_STRIPES):
+            for part in self._units([(number, unit) for unit in units[first : first + REQUEST_STRIPES]]):
+                if isinstance(part, HotsetError):
+                    data = self._newest(position, part)
+                    return data if (start, end) == (0, self._sizes[position]) else data[start:end]
+                parts.append(part)
         base = self._snapshot.unit_range(number, units[0])[1]
-        return memoryview(b"".join(parts)).toreadonly()[start - base : end - base]
+        whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts)).toreadonly()
+        return whole[start - base : end - base]
+
+    def _newest(self, position: int, error: HotsetError) -> memoryview:
+        """What to give in place of an object that cannot be had; raises ``error`` where nothing can be."""
+        if isinstance(error, Changed) and self._options.on_changed == "newest":
+            return self._fill.newest(self._snapshot.digest, position)
+        raise error
 
     def _fetch_many(self, absent: Sequence[tuple[int, int]], found: list[bytes | None]) -> None:
         """Fill the gaps that ``absent`` (place in ``found``, index) names, a bounded number of bytes at a time."""
@@ -345,32 +351,35 @@ class Dataset(Sequence[bytes]):
             position = int(index) % len(self)
             batch.append((place, position))
             size += self._sizes[position]
-            if size >= REQUEST_BYTES:
+            if size >= REQUEST_BYTES or len(batch) >= REQUEST_OBJECTS:
                 self._fetch_batch(batch, found)
                 batch, size = [], 0
         if batch:
             self._fetch_batch(batch, found)
 
     def _fetch_batch(self, batch: Sequence[tuple[int, int]], found: list[bytes | None]) -> None:
-        small = [(place, position) for place, position in batch if self._sizes[position] <= REQUEST_BYTES]
-        units = [(self._packs[position], self._snapshot.units_of(position)[1][0]) for _, position in small]
-        try:
-            parts = self._units(units) if all(len(self._snapshot.units_of(p)[1]) == 1 for _, p in small) else None
-        except Changed:
-            parts = None  # one of them changed: which one is found out below, one by one
-        for order, (place, position) in enumerate(batch):
-            if parts is not None and len(small) == len(batch):
-                found[place] = bytes(parts[order])
-                continue
+        """Ask for all objects at once but those that are striped (one of them is a request of its own) or empty."""
+        units = {}
+        for _, position in batch:
+            number, of_object = self._snapshot.units_of(position)
+            if len(of_object) == 1 and self._sizes[position]:
+                units[position] = (number, of_object[0])
+        parts = dict(zip(units, self._units(list(units.values())), strict=True))
+        for place, position in batch:
             try:
-                found[place] = bytes(self._range(position, 0, self._sizes[position]))
+                part = parts.get(position)
+                if part is None:
+                    part = self._range(position, 0, self._sizes[position])
+                elif isinstance(part, HotsetError):
+                    part = self._newest(position, part)
+                found[place] = bytes(part)
             except Changed:
                 if self._options.on_changed != "skip":
                     raise
 
-    def _units(self, units: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """The bytes of these units: from the cache, else by asking the filler."""
-        parts: list[memoryview | None] = [self._local(*unit) for unit in units]
+    def _units(self, units: Sequence[tuple[int, int]]) -> list[memoryview | HotsetError]:
+        """The bytes of these units, from the cache, else by asking the filler; or why one cannot be had."""
+        parts: list[memoryview | HotsetError | None] = [self._local(*unit) for unit in units]
         absent = [place for place, part in enumerate(parts) if part is None]
         for (number, unit), part in zip(units, parts, strict=True):
             if part is not None:
@@ -378,26 +387,31 @@ class Dataset(Sequence[bytes]):
         self._reads += len(units)
         if absent:
             started = time.perf_counter()
+            self._waits += len(absent)
             self._tell_noticed()
             for _ in range(10):  # an eviction may take away what was just fetched, but not again and again
-                wanted = [units[place] for place in absent]
-                for place, data in zip(absent, self._fill.want(self._snapshot.digest, wanted), strict=True):
-                    if data is not None:
-                        parts[place] = data
-                        self._bytes_through += len(data)
-                    else:
-                        self._reader.forget(units[place][0])
-                        parts[place] = self._local(*units[place])
+                answers = self._fill.want(self._snapshot.digest, [units[place] for place in absent])
+                for place, answer in zip(absent, answers, strict=True):
+                    parts[place] = self._arrived(*units[place]) if answer is None else answer
+                    if isinstance(answer, memoryview):
+                        self._bytes_through += len(answer)
                 absent = [place for place in absent if parts[place] is None]
                 if not absent:
                     break
             else:
                 raise Unavailable(f"{len(absent)} objects of {self.name!r} are evicted faster than they are read")
-            self._waits += len(wanted)
             self._wait_seconds += time.perf_counter() - started
         whole = [part for part in parts if part is not None]
-        self._bytes += sum(map(len, whole))
+        self._bytes += sum(len(part) for part in whole if isinstance(part, memoryview))
         return whole
+
+    def _arrived(self, number: int, unit: int) -> memoryview | None:
+        """A unit that the filler says is in the cache now: in the file that is mapped, or in a new one."""
+        data = self._local(number, unit)
+        if data is None:
+            self._reader.forget(number)
+            data = self._local(number, unit)
+        return data
 
     def _local(self, number: int, unit: int) -> memoryview | None:
         try:
@@ -441,6 +455,17 @@ class Dataset(Sequence[bytes]):
             self._views = [
                 view if self._reader.mapped(number) is not None else None for number, view in enumerate(self._views)
             ]
+
+
+def _positions(order: Iterable[int], count: int) -> npt.NDArray[np.uint64]:
+    """An order as an array; `InvalidInput` unless all of it are indices of ``count`` objects."""
+    given = order if isinstance(order, np.ndarray) else np.array([operator.index(index) for index in order], np.int64)
+    if len(given) and (given.dtype.kind not in "iu" or given.ndim != 1):
+        raise InvalidInput(f"an order is a row of whole numbers, not {given.ndim} dimensions of {given.dtype}")
+    wrong = given[(given < -count) | (given >= count)]
+    if len(wrong):
+        raise InvalidInput(f"the order names object {wrong[0]}, but there are only {count}")
+    return np.where(given < 0, given + count, given).astype(np.uint64)
 
 
 def _reopen(root: str, identifier: str, name: str, digest: str, fill: FillClient, options: ReadOptions) -> Dataset:
