@@ -7,17 +7,17 @@ import operator
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import AlreadyExists, Changed, Closed, Corrupt, HotsetError, InvalidInput, Unavailable
+from hotset.errors import AlreadyExists, Changed, Closed, Corrupt, InvalidInput
 from hotset.fill.client import FillClient
 from hotset.fill.progress import Progress
+from hotset.read.fetch import Fetching, OnChanged, ReadOptions
 from hotset.read.file import ObjectFile
 from hotset.read.keys import Keys
 from hotset.read.stats import ReadStats
@@ -27,25 +27,6 @@ from hotset.tier.node.packs import PackReader
 from hotset.tier.node.shelf import open_reader
 
 __all__ = ["Dataset", "OnChanged", "ReadOptions"]
-
-OnChanged = Literal["raise", "skip", "newest"]
-
-#: Bytes that one request to the filler asks for: keeps answers small and several workers served in turn.
-REQUEST_BYTES = 16 * 2**20
-#: Objects, or stripes of an object, that one request asks for at most: keeps requests and answers within a frame.
-REQUEST_OBJECTS = 4096
-REQUEST_STRIPES = 32
-#: So many reads of a dataset that is still filling are told to the filler at once.
-NOTICE_EVERY = 32
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """``lookahead``: bytes that a followed order is fetched ahead of the reading. ``on_changed``: see `hotset.open`."""
-
-    on_changed: OnChanged = "raise"
-    lookahead: int = 2**30
-
 
 class Dataset(Sequence[bytes]):
     """The objects of one snapshot, in key order, from the cache where they are there and from the source where not.
@@ -77,13 +58,9 @@ class Dataset(Sequence[bytes]):
         self._packs = snapshot.packs
         self._offsets = snapshot.offsets
         self._sizes = snapshot.sizes
-        self._noticed: list[int] = []
-        self._reset_counters()
+        self._fetching = Fetching(name, snapshot, self._reader, fill, options, self._views)
+        self._reads = self._bytes = 0
         self._map_complete_packs()
-
-    def _reset_counters(self) -> None:
-        self._reads = self._waits = self._bytes = self._bytes_through = 0
-        self._wait_seconds = 0.0
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -142,7 +119,8 @@ class Dataset(Sequence[bytes]):
         self._reads += len(found) - len(absent)
         self._bytes += total
         if absent:
-            self._fetch_many(absent, found)
+            self._check_open()
+            self._fetching.many(absent, found)
         return [data for data in found if data is not None]
 
     def open(self, key: str) -> io.BufferedReader:
@@ -258,13 +236,15 @@ class Dataset(Sequence[bytes]):
 
     def stats(self) -> ReadStats:
         """Counters of this process's reads and of the filler."""
+        slow = self._fetching
+        reads = self._reads + slow.reads
         return ReadStats(
-            reads=self._reads,
-            hits=self._reads - self._waits,
-            waits=self._waits,
-            wait_seconds=self._wait_seconds,
-            bytes_from_cache=self._bytes,
-            bytes_read_through=self._bytes_through,
+            reads=reads,
+            hits=reads - slow.waits,
+            waits=slow.waits,
+            wait_seconds=slow.wait_seconds,
+            bytes_from_cache=self._bytes + slow.bytes - slow.bytes_through,
+            bytes_read_through=slow.bytes_through,
             fill=self._fill.stats(self._snapshot.digest),
         )
 
@@ -277,7 +257,7 @@ class Dataset(Sequence[bytes]):
         """Let go of the filler, the maps and the lease. Views that were handed out stay valid. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._views = [None] * len(self._views)
+            self._views[:] = [None] * len(self._views)
             self._fill.close()
             self._reader.close()
             self._lease.release()
@@ -320,121 +300,8 @@ class Dataset(Sequence[bytes]):
         return self._range(position, 0, self._sizes[position])
 
     def _range(self, position: int, start: int, end: int) -> memoryview:
-        """Bytes of one object, fetched if necessary."""
         self._check_open()
-        if start >= end:
-            return memoryview(b"")
-        number, units = self._snapshot.units_of(position, start, end)
-        parts: list[memoryview] = []
-        for first in range(0, len(units), REQUEST_STRIPES):
-            for part in self._units([(number, unit) for unit in units[first : first + REQUEST_STRIPES]]):
-                if isinstance(part, HotsetError):
-                    data = self._newest(position, part)
-                    return data if (start, end) == (0, self._sizes[position]) else data[start:end]
-                parts.append(part)
-        base = self._snapshot.unit_range(number, units[0])[1]
-        whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts)).toreadonly()
-        return whole[start - base : end - base]
-
-    def _newest(self, position: int, error: HotsetError) -> memoryview:
-        """What to give in place of an object that cannot be had; raises ``error`` where nothing can be."""
-        if isinstance(error, Changed) and self._options.on_changed == "newest":
-            return self._fill.newest(self._snapshot.digest, position)
-        raise error
-
-    def _fetch_many(self, absent: Sequence[tuple[int, int]], found: list[bytes | None]) -> None:
-        """Fill the gaps that ``absent`` (place in ``found``, index) names, a bounded number of bytes at a time."""
-        self._check_open()
-        batch: list[tuple[int, int]] = []
-        size = 0
-        for place, index in absent:
-            position = int(index) % len(self)
-            batch.append((place, position))
-            size += self._sizes[position]
-            if size >= REQUEST_BYTES or len(batch) >= REQUEST_OBJECTS:
-                self._fetch_batch(batch, found)
-                batch, size = [], 0
-        if batch:
-            self._fetch_batch(batch, found)
-
-    def _fetch_batch(self, batch: Sequence[tuple[int, int]], found: list[bytes | None]) -> None:
-        """Ask for all objects at once but those that are striped (one of them is a request of its own) or empty."""
-        units = {}
-        for _, position in batch:
-            number, of_object = self._snapshot.units_of(position)
-            if len(of_object) == 1 and self._sizes[position]:
-                units[position] = (number, of_object[0])
-        parts = dict(zip(units, self._units(list(units.values())), strict=True))
-        for place, position in batch:
-            try:
-                part = parts.get(position)
-                if part is None:
-                    part = self._range(position, 0, self._sizes[position])
-                elif isinstance(part, HotsetError):
-                    part = self._newest(position, part)
-                found[place] = bytes(part)
-            except Changed:
-                if self._options.on_changed != "skip":
-                    raise
-
-    def _units(self, units: Sequence[tuple[int, int]]) -> list[memoryview | HotsetError]:
-        """The bytes of these units, from the cache, else by asking the filler; or why one cannot be had."""
-        parts: list[memoryview | HotsetError | None] = [self._local(*unit) for unit in units]
-        absent = [place for place, part in enumerate(parts) if part is None]
-        for (number, unit), part in zip(units, parts, strict=True):
-            if part is not None:
-                self._notice(self._snapshot.unit_range(number, unit)[0])
-        self._reads += len(units)
-        if absent:
-            started = time.perf_counter()
-            self._waits += len(absent)
-            self._tell_noticed()
-            for _ in range(10):  # an eviction may take away what was just fetched, but not again and again
-                answers = self._fill.want(self._snapshot.digest, [units[place] for place in absent])
-                for place, answer in zip(absent, answers, strict=True):
-                    parts[place] = self._arrived(*units[place]) if answer is None else answer
-                    if isinstance(answer, memoryview):
-                        self._bytes_through += len(answer)
-                absent = [place for place in absent if parts[place] is None]
-                if not absent:
-                    break
-            else:
-                raise Unavailable(f"{len(absent)} objects of {self.name!r} are evicted faster than they are read")
-            self._wait_seconds += time.perf_counter() - started
-        whole = [part for part in parts if part is not None]
-        self._bytes += sum(len(part) for part in whole if isinstance(part, memoryview))
-        return whole
-
-    def _arrived(self, number: int, unit: int) -> memoryview | None:
-        """A unit that the filler says is in the cache now: in the file that is mapped, or in a new one."""
-        data = self._local(number, unit)
-        if data is None:
-            self._reader.forget(number)
-            data = self._local(number, unit)
-        return data
-
-    def _local(self, number: int, unit: int) -> memoryview | None:
-        try:
-            data = self._reader.unit(number, unit)
-        except Corrupt:
-            self._reader.forget(number)  # the filler finds the damage as well, and fetches anew
-            return None
-        if data is not None and isinstance(self._reader, PackReader):
-            mapped = self._reader.mapped(number)
-            if mapped is not None and mapped.sealed:
-                self._views[number] = mapped.data
-        return data
-
-    def _notice(self, position: int) -> None:
-        """Remember a read for the filler, whose window moves on with the reading."""
-        self._noticed.append(position)
-        if len(self._noticed) >= NOTICE_EVERY:
-            self._tell_noticed()
-
-    def _tell_noticed(self) -> None:
-        noticed, self._noticed = self._noticed, []
-        if noticed and self._fill.running:
-            self._fill.advance(self._snapshot.digest, noticed)
+        return self._fetching.range(position, start, end)
 
     def _map_complete_packs(self) -> None:
         """Look which packs are complete now; their objects are then read without any further check."""
@@ -452,9 +319,9 @@ class Dataset(Sequence[bytes]):
     def _drop_evicted(self) -> None:
         """Give back the memory of packs that were evicted while we had them mapped."""
         if isinstance(self._reader, PackReader) and self._reader.forget_unlinked():
-            self._views = [
-                view if self._reader.mapped(number) is not None else None for number, view in enumerate(self._views)
-            ]
+            for number in range(len(self._views)):
+                if self._reader.mapped(number) is None:
+                    self._views[number] = None
 
 
 def _positions(order: Iterable[int], count: int) -> npt.NDArray[np.uint64]:
