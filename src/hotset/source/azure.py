@@ -118,7 +118,7 @@ def open_azure(location: Location, options: SourceOptions, env: Mapping[str, str
         client_options=client_config(place.endpoint, options, env),
         retry_config=NO_RETRIES,
     )
-    client = ObstoreClient(store, where=where, hint=hint)
+    client = ObstoreClient(store, bucket=f"az://{location.bucket}@{place.account}", hint=hint)
     return ObjectStoreSource(
         client,
         partial(client.list, location.prefix),

@@ -16,7 +16,7 @@ import obstore.exceptions
 from hotset.errors import NotFound
 from hotset.source.base import Buffer, ObjectInfo
 from hotset.source.errors import translate
-from hotset.source.keys import epoch_ns, make_info
+from hotset.source.keys import epoch_ns, make_info, shown
 from hotset.source.listing import Pages
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ class Lister(Protocol):
 class ObstoreClient:
     """Objects through obstore, whose paths have no empty, ``.`` or ``..`` parts and no control characters.
 
-    It would silently drop a slash at either end of a key: callers must not pass such keys.
+    It would silently drop a slash at either end of a key: callers must not pass such keys. ``bucket`` is its URI.
     """
 
-    def __init__(self, store: ObjectStore, *, where: str, hint: str) -> None:
+    def __init__(self, store: ObjectStore, *, bucket: str, hint: str) -> None:
         self._store = store
-        self._where = where
+        self._bucket = bucket
         self._hint = hint
 
     def get(self, key: str, part: tuple[int, int] | None, tag: str | None) -> Answer:
@@ -96,6 +96,7 @@ class ObstoreClient:
         obstore shows a directory marker (``dir/``, empty) as an empty object ``dir``. It is left out if ``dir/...``
         comes next, which is where the store's order puts the rest of the directory.
         """
+        where = f"{self._bucket}/{prefix}"
         stream: ListStream[Sequence[ObjectMeta]] | None = None
         held: list[ObjectMeta] = []  # the last object so far, if only the next one tells whether it is a marker
         seen = False
@@ -108,10 +109,10 @@ class ObstoreClient:
                 batch = next(stream, None)
             except _OBSTORE_ERRORS as error:
                 stream = None
-                raise translate(error, what=self._where, hint=self._hint) from error
+                raise translate(error, what=where, hint=self._hint) from error
             if batch is None:
                 if not seen and prefix:
-                    raise NotFound(f"{self._where}: nothing there; check the spelling of the prefix")
+                    raise NotFound(f"{where}: nothing there; check the spelling of the prefix")
                 return [_info(meta, len(prefix)) for meta in held], None
             seen = True
             metas = [*held, *batch]
@@ -126,7 +127,7 @@ class ObstoreClient:
         """obstore closes its connections with the last reference to the store."""
 
     def _ours(self, error: Exception, key: str) -> Exception:
-        return translate(error, what=f"{self._where}: {key}", hint=self._hint)
+        return translate(error, what=f"{self._bucket}/{shown(key)}", hint=self._hint)
 
 
 def _without_markers(metas: Sequence[ObjectMeta], following: Sequence[ObjectMeta]) -> Iterator[ObjectMeta]:

@@ -25,7 +25,7 @@ _THROTTLING = frozenset(
 )  # fmt: skip
 _EXPIRED = frozenset({"ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken", "InvalidSecurityToken"})
 #: Answers of a server that may be right a moment later although the status is not 5xx.
-_TRANSIENT_CODES = frozenset({"RequestTimeout", "InternalError", "OperationAborted", "RequestTimeTooSkewed"})
+_TRANSIENT_CODES = frozenset({"RequestTimeout", "InternalError", "OperationAborted"})
 
 
 class NotPartial(Exception):
@@ -45,6 +45,10 @@ def explain_status(status: int, code: str, *, what: str, hint: str, retry_after:
         return Unavailable(
             f"{what}: the source asks for fewer requests ({named})", throttled=True, retry_after=retry_after
         )
+    if code == "InvalidObjectState":
+        return Denied(f"{what}: lies in an archive tier ({named}); restore it first, or exclude it")
+    if code == "RequestTimeTooSkewed":
+        return Denied(f"{what}: the clock of this machine is wrong ({named}); set it")
     if code in _EXPIRED:
         return Denied(f"{what}: the credentials have expired ({named}); {hint}")
     if status in (401, 403) and code not in _TRANSIENT_CODES:

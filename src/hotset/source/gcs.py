@@ -65,7 +65,7 @@ def open_gcs(location: Location, options: SourceOptions, env: Mapping[str, str])
     store = GCSStore(
         location.bucket, config=config, client_options=client_config(endpoint, options, env), retry_config=NO_RETRIES
     )
-    client = ObstoreClient(store, where=where, hint=hint)
+    client = ObstoreClient(store, bucket=f"gs://{location.bucket}", hint=hint)
     return ObjectStoreSource(
         client,
         partial(client.list, location.prefix),

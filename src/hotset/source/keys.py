@@ -14,6 +14,7 @@ __all__ = [
     "make_info",
     "modified_value",
     "same_time",
+    "shown",
     "strong_tag",
 ]
 
@@ -30,6 +31,11 @@ def awkward(key: str) -> bool:
     True for empty, ``.`` and ``..`` parts (also a leading or trailing slash) and for control characters.
     """
     return _AWKWARD.search(key) is not None
+
+
+def shown(key: str) -> str:
+    """A key as it may stand in a message: on one line and without effects on a terminal."""
+    return key if key.isprintable() else ascii(key)
 
 
 def strong_tag(etag: str | None) -> str | None:

@@ -18,7 +18,7 @@ from hotset.errors import InvalidInput, NotFound
 from hotset.source.base import FingerprintKind, ObjectInfo, Source
 from hotset.source.clients import Answer
 from hotset.source.errors import explain_status
-from hotset.source.keys import make_info
+from hotset.source.keys import make_info, shown
 from hotset.source.listing import Pages
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
@@ -124,11 +124,11 @@ class _Links:
             headers["Range"] = f"bytes={part[0]}-{part[1] - 1}"
         if tag is not None:
             headers["If-Match"] = f'"{tag}"'
-        what = f"{self._where}: {key}"
+        what = f"{self._where}: {shown(key)}"
         return answer_of(self._send("GET", entry.url, headers, what, _HINT), part, what)
 
     def head(self, key: str) -> Answer:
-        what = f"{self._where}: {key}"
+        what = f"{self._where}: {shown(key)}"
         reply = self._send("HEAD", self._entry(key).url, {}, what, _HINT)
         if "Content-Length" not in reply.headers:
             raise InvalidInput(f"{what}: the server does not tell the size; write it into the manifest")

@@ -15,7 +15,7 @@ from hotset.errors import Changed, InvalidInput, Unavailable
 from hotset.source.base import Buffer, FingerprintKind, ObjectInfo
 from hotset.source.clients import Answer, Lister, StoreClient
 from hotset.source.errors import NotPartial
-from hotset.source.keys import alias_possible, awkward, same_time, strong_tag
+from hotset.source.keys import alias_possible, awkward, same_time, shown, strong_tag
 
 __all__ = ["ObjectStoreSource"]
 
@@ -76,6 +76,8 @@ class ObjectStoreSource:
             answer = client.get(self._prefix + key, part, condition)
         except Changed:
             # The server compared; whether it did so with the tag of its own listing, a HEAD tells.
+            if tag is None:
+                raise
             return self._second_look(client, key, part, expect, None)
         except NotPartial:
             client = self._literal_client(key)
@@ -149,7 +151,7 @@ class ObjectStoreSource:
             self._literal.close()
 
     def _name(self, key: str) -> str:
-        return f"{self._where.rstrip('/')}/{key}"
+        return f"{self._where.rstrip('/')}/{shown(key)}"
 
     def _changed(self, key: str, what: str) -> Changed:
         return Changed(f"{self._name(key)}: another {what} than when it was listed; reload the dataset")

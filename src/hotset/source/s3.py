@@ -118,17 +118,18 @@ def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) 
     """The source at ``location``. Raises `Denied` if no credentials can be found."""
     place = resolve(location, options, env)
     found = place_credentials(place, options, env)
+    bucket = f"{location.scheme}://{location.bucket}"
     literal = S3Client(
         Web(options, env),
         bucket_url=place.bucket_url,
         region=place.region,
         provider=found.provider,
         requester_pays=options.requester_pays,
-        where=place.where,
+        bucket=bucket,
         hint=found.hint,
     )
     return ObjectStoreSource(
-        ObstoreClient(_store(place, found, options, env), where=place.where, hint=found.hint),
+        ObstoreClient(_store(place, found, options, env), bucket=bucket, hint=found.hint),
         partial(literal.list, location.prefix),
         identity=place.identity,
         prefix=location.prefix,

@@ -16,7 +16,7 @@ from hotset.errors import InvalidInput, NotFound, Unavailable
 from hotset.source.base import ObjectInfo
 from hotset.source.clients import Answer
 from hotset.source.errors import explain_status
-from hotset.source.keys import epoch_ns
+from hotset.source.keys import epoch_ns, shown
 from hotset.source.listing import Pages
 from hotset.source.s3listing import ListPage, Undecodable, parse_page
 from hotset.source.signing import Provider
@@ -33,7 +33,7 @@ _BODY_LIMIT = 4 << 30
 
 
 class S3Client:
-    """Requests to one bucket, signed with ``provider`` (None: unsigned)."""
+    """Requests to one bucket, signed with ``provider`` (None: unsigned). ``bucket`` is its URI, for messages."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class S3Client:
         region: str,
         provider: Provider | None,
         requester_pays: bool,
-        where: str,
+        bucket: str,
         hint: str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -52,7 +52,7 @@ class S3Client:
         self._region = region
         self._provider = provider
         self._payer = {"x-amz-request-payer": "requester"} if requester_pays else {}
-        self._where = where
+        self._bucket = bucket
         self._hint = hint
         self._now = now
 
@@ -68,7 +68,7 @@ class S3Client:
                 encode = True
                 page = self._page(prefix, token, encode=True)
             if not token and page.count == 0 and page.token is None and prefix:
-                raise NotFound(f"{self._where}: nothing there; check the spelling of the prefix")
+                raise NotFound(f"{self._bucket}/{prefix}: nothing there; check the spelling of the prefix")
             return page.objects, page.token
 
         return Pages(fetch, "")
@@ -81,9 +81,10 @@ class S3Client:
             query["continuation-token"] = token
         if encode:
             query["encoding-type"] = "url"
-        reply = self._send("GET", "", query, {}, what=self._where, limit=_PAGE_LIMIT)
+        where = f"{self._bucket}/{prefix}"
+        reply = self._send("GET", "", query, {}, what=where, limit=_PAGE_LIMIT)
         return parse_page(
-            reply.body.decode(errors="replace"), prefix=prefix, where=self._where, asked_for_url_encoding=encode
+            reply.body.decode(errors="replace"), prefix=prefix, where=where, asked_for_url_encoding=encode
         )
 
     def get(self, key: str, part: tuple[int, int] | None, tag: str | None) -> Answer:
@@ -138,7 +139,7 @@ class S3Client:
         )
 
     def _name(self, key: str) -> str:
-        return f"{self._where}: {key if key.isprintable() else ascii(key)}"
+        return f"{self._bucket}/{shown(key)}"
 
 
 def http_time(text: str | None) -> int:

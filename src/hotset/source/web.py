@@ -135,12 +135,12 @@ def _failure(error: Exception) -> str:
     """A few words without addresses: a URL in the library's text may be signed."""
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return "the name of the host cannot be resolved"
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return "cannot connect"
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "timed out"
     if isinstance(error, urllib3.exceptions.SSLError):
         return "the server's certificate is not trusted, or it does not speak TLS; set AWS_CA_BUNDLE or ca_file"
-    if isinstance(error, urllib3.exceptions.NewConnectionError):
-        return "cannot connect"
     if isinstance(error, urllib3.exceptions.IncompleteRead):
         return "the body ended early"
     if isinstance(error, urllib3.exceptions.ProxyError):
