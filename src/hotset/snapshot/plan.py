@@ -2,9 +2,12 @@
 
 **Cutting.** A run of sorted objects that is too large for a pack is cut at the object whose key has the greatest hash,
 and each half is cut again until all pieces fit. The result depends on the set of objects only, not on the order in which
-they came or on older plans (it is the shape of a treap), so a change stays local: a changed, added or removed object
-touches the one pack it lies in; that pack may split in two or three, and an added key with a great hash may in addition
-re-cut its neighbours up to one pack's size to each side (`tests/unit/snapshot/test_plan.py` has the numbers).
+they came or on older plans (it is the shape of a treap), so a change stays local. **The bound**: if one object is added,
+removed, or becomes another version, then the packs that only one of the two plans has hold, besides that object, at most
+two packs' worth of bytes: what lies within one pack's limit to each side of it. A new version of the same size changes
+exactly one pack. Of 25,000 random changes to datasets of all kinds, 94 % made at most one new pack, 99.7 % at most three,
+and none more than six; among objects of a hundredth of a pack, 99.5 % made at most one and none more than two
+(`tests/unit/snapshot/test_plan.py`).
 Each cut costs one vectorised maximum, so two million keys take well under a second.
 
 **Large objects** have packs of their own and are divided in stripes. **Units** are what is fetched, checked and marked as
