@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Mapping
@@ -58,21 +59,26 @@ class Settings:
             except InvalidInput as error:
                 raise InvalidInput(f"{name}: {error}") from error
 
-        def number(name: str, default: float) -> float:
+        def number(name: str, default: float, *, least: float, whole: bool = False) -> float:
+            if not (text := env.get(name)):
+                return default
             try:
-                return float(env.get(name) or default)
+                value = float(text)
             except ValueError as error:
-                raise InvalidInput(f"{name}: {env[name]!r} is not a number") from error
+                raise InvalidInput(f"{name}: {text!r} is not a number") from error
+            if not least <= value < math.inf or (whole and value != int(value)):
+                raise InvalidInput(f"{name}: {text!r} is not a {'whole ' if whole else ''}number from {least:g} on")
+            return value
 
         home = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".cache")
         return cls(
             cache=Path(env.get("HOTSET_CACHE") or os.path.join(home, "hotset")).expanduser().absolute(),
             quota=size("HOTSET_QUOTA"),
             max_rate=size("HOTSET_MAX_RATE"),
-            max_requests=int(number("HOTSET_MAX_REQUESTS", 256)),
+            max_requests=int(number("HOTSET_MAX_REQUESTS", 256, least=1, whole=True)),
             staging=size("HOTSET_STAGING", 256 * 2**20) or 0,
             lookahead=size("HOTSET_LOOKAHEAD", 2**30) or 0,
-            fresh_for=number("HOTSET_FRESH_FOR", 300.0),
+            fresh_for=number("HOTSET_FRESH_FOR", 300.0, least=0),
             trust_domain=env.get("HOTSET_TRUST_DOMAIN") or "local",
             runtime=_runtime_choice(env),
         )

@@ -27,6 +27,11 @@ class LimitState:
     before: float = 0.0
     rest: int = 0  #: measurements to wait before the next trial
 
+    @classmethod
+    def at_most(cls, highest: int) -> LimitState:
+        """Where to begin if there may never be more than ``highest`` requests."""
+        return cls(limit=min(cls().limit, highest), highest=highest)
+
 
 def after_measurement(state: LimitState, throughput: float) -> LimitState:
     """The state after one period in which the limit was reached all the time, with ``throughput`` (any unit)."""

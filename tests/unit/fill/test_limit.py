@@ -88,3 +88,9 @@ def test_in_any_weather_it_stays_between_its_bounds(lowest, more, weather):
         state = after_throttle(state) if event == "throttle" else after_measurement(state, event)
         assert lowest <= state.limit <= lowest + more
         assert state.rest >= 0
+
+
+def test_it_never_begins_above_what_is_allowed():
+    assert LimitState.at_most(4).limit == 4
+    assert walk(LimitState.at_most(4), lambda limit: limit * 10.0, 30)[-1].limit == 4
+    assert LimitState.at_most(1000).limit == LimitState().limit
