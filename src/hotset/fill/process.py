@@ -88,7 +88,9 @@ class Server:
                     try:
                         header, payload = wire.receive(connection)
                     except (HotsetError, ValueError) as error:  # not our language: say so once, then no more
-                        wire.send(connection, wire.encode_error(InvalidInput(f"the filler does not understand: {error}")))
+                        wire.send(
+                            connection, wire.encode_error(InvalidInput(f"the filler does not understand: {error}"))
+                        )
                         return
                     try:
                         answer, parts = self._answer(header, payload)

@@ -17,7 +17,7 @@ from hotset.fill.claims import Claims
 from hotset.fill.donors import Donors
 from hotset.fill.engine import Engine
 from hotset.fill.limit import LimitState
-from hotset.snapshot import Listing, PlanParameters, Snapshot, plan
+from hotset.snapshot import Listing, Plan, PlanParameters, Snapshot, plan, write_index
 from hotset.source import ObjectInfo, Source, SourceOptions, open_source
 from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
@@ -85,14 +85,20 @@ class FillService:
             if current is not None and current.listed_ns >= not_before_ns:
                 return current
             started_ns = time.time_ns()
-            listing = Listing.of(_counted(self._open().list(), on_listed), listed_ns=started_ns)
-            if not len(listing):
-                where = ", ".join(source.uri for source in self.dataset.record().sources)
-                raise NotFound(f"no objects at {where}: check the prefix, and --include and --exclude")
-            identity = self.dataset.record().identity
-            return self.dataset.publish(
-                listing, plan(listing, identity, self.settings.parameters), listed_ns=started_ns
-            )
+            listing, packs = self._list(started_ns, on_listed)
+            return self.dataset.publish(listing, packs, listed_ns=started_ns)
+
+    def preview(self, directory: Path, *, on_listed: ListingProgress | None = None) -> Snapshot:
+        """List the source and write what `refresh` would publish into ``directory``; the cache stays as it is."""
+        write_index(directory, *self._list(time.time_ns(), on_listed))
+        return Snapshot(directory)
+
+    def _list(self, started_ns: int, on_listed: ListingProgress | None) -> tuple[Listing, Plan]:
+        listing = Listing.of(_counted(self._open().list(), on_listed), listed_ns=started_ns)
+        if not len(listing):
+            where = ", ".join(source.uri for source in self.dataset.record().sources)
+            raise NotFound(f"no objects at {where}: check the prefix, and --include and --exclude")
+        return listing, plan(listing, self.dataset.record().identity, self.settings.parameters)
 
     def engine(self, digest: str) -> Engine:
         """The engine of one snapshot, made at the first call. Holds a lease on the snapshot until closed."""
@@ -128,7 +134,7 @@ class FillService:
             donors = Donors(self.dataset, digest)
             engine = Engine(
                 snapshot, shelf, self._open(), self._claims,
-                donors=donors, staging=self.settings.staging, limit=LimitState(highest=self.settings.max_requests),
+                donors=donors, staging=self.settings.staging, limit=LimitState.at_most(self.settings.max_requests),
             )  # fmt: skip
         except BaseException:
             lease.release()

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import AlreadyExists, Changed, Closed, Corrupt, InvalidInput
+from hotset.errors import AlreadyExists, Changed, Closed, InvalidInput
 from hotset.fill.client import FillClient
 from hotset.fill.progress import Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
@@ -27,6 +27,7 @@ from hotset.tier.node.packs import PackReader
 from hotset.tier.node.shelf import open_reader
 
 __all__ = ["Dataset", "OnChanged", "ReadOptions"]
+
 
 class Dataset(Sequence[bytes]):
     """The objects of one snapshot, in key order, from the cache where they are there and from the source where not.
@@ -54,13 +55,13 @@ class Dataset(Sequence[bytes]):
         self._reader = open_reader(directory, snapshot)
         self._closed = False
         # The read path: one view a complete pack, and the index columns.
-        self._views: list[memoryview | None] = [None] * snapshot.pack_count
+        self._views = self._reader.views
         self._packs = snapshot.packs
         self._offsets = snapshot.offsets
         self._sizes = snapshot.sizes
-        self._fetching = Fetching(name, snapshot, self._reader, fill, options, self._views)
+        self._fetching = Fetching(name, snapshot, self._reader, fill, options)
         self._reads = self._bytes = 0
-        self._map_complete_packs()
+        self._reader.scan()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class Dataset(Sequence[bytes]):
     @property
     def complete(self) -> bool:
         """Whether every object is in the cache (as far as this process has looked; `load` looks again)."""
-        return None not in self._views if isinstance(self._reader, PackReader) else self._reader.complete
+        return self._reader.complete
 
     def load(self, progress: Callable[[Progress], object] | None = None, *, wait: bool = True) -> Progress:
         """Fetch everything that the quota has room for. ``progress`` is called a few times a second.
@@ -151,7 +152,7 @@ class Dataset(Sequence[bytes]):
         """
         self._check_open()
         digest = self._snapshot.digest
-        self._map_complete_packs()
+        self._reader.scan()
         if self.complete:
             done = Progress(len(self), len(self), self.total_bytes, self.total_bytes, finished=True)
             if progress is not None:
@@ -164,7 +165,7 @@ class Dataset(Sequence[bytes]):
                 progress(state)
             if state.finished or not wait:
                 break
-        self._map_complete_packs()
+        self._reader.scan()
         if state.finished and state.failed:
             count, errors = self._fill.failures(digest)
             if errors and not (self._options.on_changed != "raise" and isinstance(errors[0], Changed)):
@@ -178,8 +179,8 @@ class Dataset(Sequence[bytes]):
         """
         self._check_open()
         positions = _positions(order, len(self))
-        self._drop_evicted()
-        self._map_complete_packs()
+        self._reader.forget_unlinked()
+        self._reader.scan()
         if self.complete:
             return
         self._fill.follow(self._snapshot.digest, positions, self._options.lookahead if lookahead is None else lookahead)
@@ -257,7 +258,6 @@ class Dataset(Sequence[bytes]):
         """Let go of the filler, the maps and the lease. Views that were handed out stay valid. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._views[:] = [None] * len(self._views)
             self._fill.close()
             self._reader.close()
             self._lease.release()
@@ -302,26 +302,6 @@ class Dataset(Sequence[bytes]):
     def _range(self, position: int, start: int, end: int) -> memoryview:
         self._check_open()
         return self._fetching.range(position, start, end)
-
-    def _map_complete_packs(self) -> None:
-        """Look which packs are complete now; their objects are then read without any further check."""
-        if not isinstance(self._reader, PackReader):
-            return
-        for number, view in enumerate(self._views):
-            if view is None:
-                try:
-                    mapped = self._reader.open(number)
-                except Corrupt:
-                    continue  # found again, and repaired, when it is read
-                if mapped is not None and mapped.sealed:
-                    self._views[number] = mapped.data
-
-    def _drop_evicted(self) -> None:
-        """Give back the memory of packs that were evicted while we had them mapped."""
-        if isinstance(self._reader, PackReader) and self._reader.forget_unlinked():
-            for number in range(len(self._views)):
-                if self._reader.mapped(number) is None:
-                    self._views[number] = None
 
 
 def _positions(order: Iterable[int], count: int) -> npt.NDArray[np.uint64]:

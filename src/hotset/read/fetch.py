@@ -10,8 +10,7 @@ from typing import Literal
 from hotset.errors import Changed, Corrupt, HotsetError, Unavailable
 from hotset.fill.client import FillClient
 from hotset.snapshot import Snapshot
-from hotset.tier.node.packs import PackReader
-from hotset.tier.node.trees import TreeReader
+from hotset.tier.node.shelf import UnitReader
 
 __all__ = ["Fetching", "OnChanged", "ReadOptions"]
 
@@ -35,25 +34,21 @@ class ReadOptions:
 
 
 class Fetching:
-    """Reads of one `Dataset` that may have to wait. What it finds complete it puts into ``views``, one a pack, so that
-    the next read of the pack goes the fast way.
-    """
+    """Reads of one `Dataset` that may have to wait."""
 
     def __init__(
         self,
         name: str,
         snapshot: Snapshot,
-        reader: PackReader | TreeReader,
+        reader: UnitReader,
         fill: FillClient,
         options: ReadOptions,
-        views: list[memoryview | None],
     ) -> None:
         self._name = name
         self._snapshot = snapshot
         self._reader = reader
         self._fill = fill
         self._options = options
-        self._views = views
         self._sizes = snapshot.sizes
         self._noticed: list[int] = []
         #: Counters, see `ReadStats`.
@@ -154,15 +149,10 @@ class Fetching:
 
     def _local(self, number: int, unit: int) -> memoryview | None:
         try:
-            data = self._reader.unit(number, unit)
+            return self._reader.unit(number, unit)
         except Corrupt:
             self._reader.forget(number)  # the filler finds the damage as well, and fetches anew
             return None
-        if data is not None and isinstance(self._reader, PackReader):
-            mapped = self._reader.mapped(number)
-            if mapped is not None and mapped.sealed:
-                self._views[number] = mapped.data
-        return data
 
     def _notice(self, position: int) -> None:
         """Remember a read for the filler, whose window moves on with the reading."""

@@ -35,6 +35,8 @@ __all__ = ["MappedPack", "PackGeometry", "PackWriter", "count_words", "create_pa
 _MAGIC = b"HOTSETPK"
 _FORMAT = 1
 _SEALED = 1
+#: A pack up to this size is read in from a disk as a whole, with its first object.
+WHOLE = 16 * 2**20
 _HEADER = struct.Struct("<8sIIIIQ32s16s")
 _FLAGS_AT = 12
 _BOOT_AT = 64
@@ -56,9 +58,9 @@ class PackGeometry:
 class MappedPack:
     """A pack file, mapped read-only. Costs no descriptor; stays readable after the file was unlinked."""
 
-    __slots__ = ("_view", "data", "geometry", "identity", "words")
+    __slots__ = ("_path", "_touched", "_view", "data", "geometry", "identity", "words")
 
-    def __init__(self, path: Path, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:
+    def __init__(self, path: str, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:
         """FileNotFoundError if there is no such pack; `Corrupt` if the file is not the pack it should be."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -70,11 +72,10 @@ class MappedPack:
             os.close(fd)
         self.identity = (stat.st_dev, stat.st_ino)
         self.geometry = geometry
+        self._path = path
+        self._touched = not on_disk
         if on_disk:
-            try:
-                populate(self._view if geometry.length <= 16 * 2**20 else self._view[: geometry.data_at])
-            except OSError as error:
-                raise Corrupt(f"{path} cannot be read from its disk: {error.strerror}") from error
+            self._read_in(self._view[: geometry.data_at])
         magic, form, _, units, data_at, size, stored_name, _ = _HEADER.unpack_from(self._view)
         expected = (_MAGIC, _FORMAT, geometry.units, geometry.data_at, geometry.size, name)
         if (magic, form, units, data_at, size if geometry.size else 0, stored_name) != expected:
@@ -83,8 +84,31 @@ class MappedPack:
         self.words = self._view[_WORDS_AT : _WORDS_AT + 4 * units].cast("I")
         self.data = self._view[data_at:]
 
+    def touch(self, start: int, end: int) -> None:
+        """Call before the first use of data: reads it in from the disk, so that a failing disk is `Corrupt` here and not a
+        signal later. The whole pack at once, unless it is large.
+        """
+        if self._touched:
+            return
+        if self.geometry.size <= WHOLE:
+            self._read_in(self.data)
+            self._touched = True
+        else:
+            self._read_in(self.data[start:end])
+
+    @property
+    def readable(self) -> bool:
+        """Whether all data may be used without further ado."""
+        return self._touched
+
+    def _read_in(self, view: memoryview) -> None:
+        try:
+            populate(view)
+        except OSError as error:
+            raise Corrupt(f"{self._path} cannot be read from its disk: {error.strerror}") from error
+
     @classmethod
-    def open_ledger(cls, path: Path, name: bytes, units: int) -> MappedPack:
+    def open_ledger(cls, path: str, name: bytes, units: int) -> MappedPack:
         """A pack file of which only the words count, whatever length of data it stands for."""
         return cls(path, name, PackGeometry(units, 0), on_disk=False)
 
@@ -110,6 +134,7 @@ class MappedPack:
 
     def check(self, unit: int, start: int, end: int) -> bool:
         """Whether the bytes of a unit match the checksum that was stored with them."""
+        self.touch(start, end)
         return checksum(self.data[start:end]) == self.words[unit]
 
     def bad_units(self, extents: Sequence[tuple[int, int]]) -> list[int]:
@@ -127,7 +152,7 @@ class PackWriter:
     each unit is written by one of them at a time (that is what claims are for).
     """
 
-    def __init__(self, path: Path, geometry: PackGeometry) -> None:
+    def __init__(self, path: str, geometry: PackGeometry) -> None:
         """FileNotFoundError if the pack is not there (any more)."""
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._geometry = geometry
@@ -171,26 +196,27 @@ class PackWriter:
         self.close()
 
 
-def create_pack(path: Path, name: bytes, geometry: PackGeometry, *, mode: int, on_disk: bool) -> None:
+def create_pack(path: str, name: bytes, geometry: PackGeometry, *, mode: int, on_disk: bool) -> None:
     """Make an empty pack at ``path`` unless there is one already; nobody ever sees a half-made header."""
-    with tmpfile(path.parent, mode) as file:
+    directory, file_name = os.path.split(path)
+    with tmpfile(Path(directory), mode) as file:
         _write_header(file.fd, name, geometry, on_disk=on_disk)
-        file.publish(path.name)
+        file.publish(file_name)
 
 
 def salvage(
-    path: Path, pack: MappedPack, name: bytes, extents: Sequence[tuple[int, int]], *, mode: int, on_disk: bool
+    path: str, pack: MappedPack, name: bytes, extents: Sequence[tuple[int, int]], *, mode: int, on_disk: bool
 ) -> list[int]:
     """Put a new file with the good units of ``pack`` in the place of ``path``; the units that were bad.
 
     Readers of the old file keep what they have mapped; the new one belongs to this boot and is not sealed.
     """
     bad = pack.bad_units(extents)
-    temporary = temporary_name(path)
-    with tmpfile(path.parent, mode) as file:
+    temporary = temporary_name(Path(path))
+    with tmpfile(temporary.parent, mode) as file:
         _write_header(file.fd, name, pack.geometry, on_disk=on_disk)
         file.publish(temporary.name)
-        with PackWriter(temporary, pack.geometry) as writer:
+        with PackWriter(str(temporary), pack.geometry) as writer:
             for unit, word in enumerate(pack.words.tolist()):
                 if word and unit not in bad:
                     start, end = extents[unit]

@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 from hotset.base.files import is_tmpfs
 from hotset.errors import Corrupt, Full
@@ -33,9 +32,13 @@ class PackReader:
         self.snapshot = snapshot
         self._on_disk = dataset.cache.durable
         self._maps: dict[int, MappedPack] = {}
+        self._sealed = bytearray(snapshot.pack_count)
+        #: The data of each pack that is complete and mapped, None for the others: the fast way of `Dataset`.
+        self.views: list[memoryview | None] = [None] * snapshot.pack_count
+        self._directory = os.fspath(dataset.packs)  # joined as text: thousands of packs are looked for at each opening
 
-    def path(self, number: int) -> Path:
-        return self.dataset.packs / self.snapshot.pack_name(number).hex()
+    def path(self, number: int) -> str:
+        return f"{self._directory}/{self.snapshot.pack_name(number).hex()}"
 
     def geometry(self, number: int) -> PackGeometry:
         return PackGeometry(self.snapshot.pack_units[number], self.snapshot.pack_sizes[number])
@@ -54,14 +57,38 @@ class PackReader:
             except FileNotFoundError:
                 return None
             if len(self._maps) >= MAPS:
-                with suppress(KeyError, StopIteration):  # another thread may have made room already
-                    del self._maps[next(iter(self._maps))]
+                with suppress(StopIteration, RuntimeError):  # another thread may be making room as well
+                    oldest = next(iter(self._maps))
+                    self._maps.pop(oldest, None)
+                    self.views[oldest] = None
             self._maps[number] = mapped
         return mapped
+
+    def scan(self) -> None:
+        """Look which packs are complete now; their objects are then read without any further check."""
+        for number, sealed in enumerate(self._sealed):
+            if not sealed:
+                with suppress(Corrupt):  # found again, and repaired, when it is read
+                    mapped = self.open(number)
+                    if mapped is not None:
+                        self._note(number, mapped)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pack is here and sealed, as far as was looked."""
+        return 0 not in self._sealed
+
+    def _note(self, number: int, mapped: MappedPack) -> None:
+        if mapped.sealed:
+            self._sealed[number] = 1
+            if mapped.readable:
+                self.views[number] = mapped.data
 
     def forget(self, number: int) -> None:
         """Drop the map: the file was replaced, evicted, or found damaged."""
         self._maps.pop(number, None)
+        self.views[number] = None
+        self._sealed[number] = 0
 
     def forget_unlinked(self) -> int:
         """Drop maps of files that were evicted, so that their room is really free; how many these were."""
@@ -97,6 +124,8 @@ class PackReader:
             return None
         _, start, end = self.snapshot.unit_range(number, unit)
         offset = self.snapshot.unit_offset(number, unit)
+        mapped.touch(offset, offset + end - start)
+        self._note(number, mapped)
         return mapped.data[offset : offset + end - start]
 
     def held(self, number: int) -> int:
@@ -111,6 +140,7 @@ class PackReader:
 
     def close(self) -> None:
         self._maps.clear()
+        self.views[:] = [None] * len(self.views)
 
 
 class PackShelf:
@@ -242,7 +272,7 @@ class PackShelf:
             mapped = self.reader.open(number)
         except Corrupt:
             with suppress(FileNotFoundError):
-                self.reader.path(number).unlink()
+                os.unlink(self.reader.path(number))
                 self._cache.space.release(self._costs[number])
             return None
         if mapped is not None and not mapped.trusted:
@@ -272,7 +302,7 @@ class PackShelf:
         space = self._cache.space
         with space.locked():
             path = self.reader.path(number)
-            if path.exists():
+            if os.path.exists(path):
                 return True  # another filler was faster
             if not space.reserve(cost):
                 make_room(self._cache, cost, for_dataset=self._dataset.identifier)
@@ -289,6 +319,6 @@ class PackShelf:
             except OSError as error:
                 space.release(cost)
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise Full(f"cannot make a pack in {path.parent}: {error.strerror}") from error
+                    raise Full(f"cannot make a pack in {self._dataset.packs}: {error.strerror}") from error
                 return False
         return True

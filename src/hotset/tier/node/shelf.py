@@ -16,6 +16,16 @@ __all__ = ["Shelf", "UnitReader", "open_reader", "open_shelf"]
 class UnitReader(Protocol):
     """Reads what is here; never fetches, never writes."""
 
+    views: list[memoryview | None]
+    """The data of each pack that can be read without asking again; None for the others. The same list for life."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is here, as far as was looked."""
+
+    def scan(self) -> None:
+        """Look again what is complete."""
+
     def unit(self, number: int, unit: int) -> memoryview | None:
         """The bytes of one unit of pack ``number``; None if they are not (all) here. `Corrupt` if they are damaged."""
 

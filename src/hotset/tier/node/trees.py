@@ -69,7 +69,7 @@ class _Tree:
     def open_ledger(self) -> MappedPack | None:
         if self.ledger is None:
             with suppress(FileNotFoundError):
-                self.ledger = MappedPack.open_ledger(self.ledger_path, self.name, self.bases[-1])
+                self.ledger = MappedPack.open_ledger(str(self.ledger_path), self.name, self.bases[-1])
         return self.ledger
 
     def path(self, number: int, unit: int) -> Path:
@@ -103,6 +103,12 @@ class TreeReader:
 
     def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
         self._tree = _Tree(dataset, snapshot)
+        #: As of `PackReader`: there are no packs here.
+        self.views: list[memoryview | None] = [None] * snapshot.pack_count
+
+    def scan(self) -> None:
+        """Look at the ledger again."""
+        self._tree.ledger = None
 
     @property
     def root(self) -> Path:
@@ -202,7 +208,7 @@ class TreeShelf:
             bad = [(pack, unit) for pack in range(self.snapshot.pack_count) for unit in self.repair(pack)]
             if bad:
                 return [unit for pack, unit in bad if pack == number]
-            with PackWriter(self._tree.ledger_path, ledger.geometry) as writer:
+            with PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer:
                 if self._cache.durable:
                     os.sync()  # the files of a tree were not synced one by one
                 writer.seal(directory=self._dataset.trees, durable=self._cache.durable)
@@ -273,7 +279,7 @@ class TreeShelf:
         return self.held(number) == self.snapshot.pack_units[number]
 
     def _mark(self, number: int, unit: int, check: int) -> None:
-        with PackWriter(self._tree.ledger_path, self._ledger().geometry) as writer:
+        with PackWriter(str(self._tree.ledger_path), self._ledger().geometry) as writer:
             writer.mark(self._tree.bases[number] + unit, check)
 
     # -- the tree ------------------------------------------------------------------------------------------------------
@@ -310,7 +316,7 @@ class TreeShelf:
         self._cache.make_directory(self._tree.root)
         self._tree.root.chmod(0o755)
         geometry = PackGeometry(self._tree.bases[-1], missing)
-        create_pack(self._tree.ledger_path, self._tree.name, geometry, mode=self._cache.file_mode, on_disk=False)
+        create_pack(str(self._tree.ledger_path), self._tree.name, geometry, mode=self._cache.file_mode, on_disk=False)
         for position, check in linked.items():
             number, units = self.snapshot.units_of(position)
             self._mark(number, units[0], check)
@@ -358,8 +364,8 @@ class TreeShelf:
     def _new_ledger(self, *, without: set[int]) -> None:
         ledger = self._ledger()
         temporary = temporary_name(self._tree.ledger_path)
-        create_pack(temporary, self._tree.name, ledger.geometry, mode=self._cache.file_mode, on_disk=False)
-        with PackWriter(temporary, ledger.geometry) as writer:
+        create_pack(str(temporary), self._tree.name, ledger.geometry, mode=self._cache.file_mode, on_disk=False)
+        with PackWriter(str(temporary), ledger.geometry) as writer:
             for unit, word in enumerate(ledger.words.tolist()):
                 if word and unit not in without:
                     writer.mark(unit, word)
