@@ -1,4 +1,4 @@
-"""The index of a snapshot: two memory-mapped Arrow files, one row an object and one row a pack.
+"""The index of a snapshot: two memory-mapped Arrow files, one row an object and one row a pack, and their checksums.
 
 Readers touch only the columns they need, through plain memoryviews of the mapped file (30 ns a look-up, no copy), and
 all processes of a machine share the pages. Keys are sorted, so a key is found by bisection in a few microseconds without
@@ -7,6 +7,7 @@ a hash table; that saves 12 bytes an object in every cache. Arrow is used in thi
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from crc32c import crc32c
 
 from hotset.errors import Corrupt, NotFound
 from hotset.snapshot.fingerprint import decode
@@ -24,7 +26,8 @@ from hotset.source.base import Fingerprint, ObjectInfo
 
 __all__ = ["Pack", "Snapshot", "write_index"]
 
-OBJECTS, PACKS = "objects.arrow", "packs.arrow"
+OBJECTS, PACKS, SUMS = "objects.arrow", "packs.arrow", "sums.json"
+_REMEDY = "reload the dataset to write it anew"
 _FORMAT = b"1"
 
 
@@ -40,7 +43,7 @@ class Pack(NamedTuple):
 
 
 def write_index(directory: Path, listing: Listing, plan: Plan) -> None:
-    """Write both files into ``directory``, which the caller publishes (nothing here is atomic)."""
+    """Write its files into ``directory``, which the caller publishes (nothing here is atomic)."""
     count = len(listing)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(listing.sizes, dtype=np.int64)))
     starts = plan.first[:-1]
@@ -75,13 +78,13 @@ def write_index(directory: Path, listing: Listing, plan: Plan) -> None:
     about = {
         b"hotset.format": _FORMAT,
         b"hotset.digest": plan.digest.encode(),
-        b"hotset.objects": str(count).encode(),
         b"hotset.bytes": str(int(ends[-1])).encode(),
     }
     for name, batch in ((OBJECTS, objects), (PACKS, table)):
         batch = batch.replace_schema_metadata(about)
         with pa.OSFile(str(directory / name), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
+    (directory / SUMS).write_text(json.dumps({name: _sum_of(directory / name) for name in (OBJECTS, PACKS)}))
 
 
 class Snapshot:
@@ -92,13 +95,12 @@ class Snapshot:
 
     def __init__(self, directory: Path) -> None:
         """Map the index in ``directory``. `NotFound` if there is none, `Corrupt` if it is not a whole index."""
-        about, objects = _map(directory / OBJECTS)
-        _, packs = _map(directory / PACKS)
+        sums = _sums(directory / SUMS)
+        about, objects = _map(directory / OBJECTS, sums)
+        _, packs = _map(directory / PACKS, sums)
         self.digest = about[b"hotset.digest"].decode()
         self.total_bytes = int(about[b"hotset.bytes"])
-        self._count = objects.num_rows
-        if self._count != int(about[b"hotset.objects"]):
-            raise Corrupt(f"the index in {directory} is incomplete; remove that directory and list again")
+        self._count = int(objects.num_rows)
         self._batch = objects  # keeps the map alive
         self._keys, self._key_offsets = _binary_views(objects.column("key"))
         self._prints, self._print_offsets = _binary_views(objects.column("fingerprint"))
@@ -226,8 +228,29 @@ def _binary(blob: bytes, offsets: npt.NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(column.tobytes()), pa.py_buffer(blob)])
 
 
-def _map(path: Path) -> tuple[dict[bytes, bytes], pa.RecordBatch]:
+def _sum_of(path: Path) -> int:
+    """Read, not mapped: a disk that fails is then an error and not a signal, and no page stays mapped for it."""
+    total = 0
+    buffer = memoryview(bytearray(2**20))
+    with path.open("rb", buffering=0) as file:
+        while length := file.readinto(buffer):
+            total = crc32c(buffer[:length], total)
+    return total
+
+
+def _sums(path: Path) -> dict[str, int]:
     try:
+        return dict(json.loads(path.read_bytes()))
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no index at {path.parent}") from error
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"the index in {path.parent} is damaged ({path.name}); {_REMEDY}") from error
+
+
+def _map(path: Path, sums: dict[str, int]) -> tuple[dict[bytes, bytes], pa.RecordBatch]:
+    try:
+        if _sum_of(path) != sums.get(path.name):
+            raise Corrupt(f"the index {path} is damaged: its checksum is wrong; {_REMEDY}")
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         about = reader.schema.metadata or {}
         if about.get(b"hotset.format") != _FORMAT:
@@ -238,7 +261,7 @@ def _map(path: Path) -> tuple[dict[bytes, bytes], pa.RecordBatch]:
     except FileNotFoundError as error:
         raise NotFound(f"there is no index at {path}") from error
     except (pa.ArrowInvalid, OSError) as error:
-        raise Corrupt(f"the index {path} cannot be read ({error}); remove its directory and list again") from error
+        raise Corrupt(f"the index {path} cannot be read ({error}); {_REMEDY}") from error
 
 
 _Code = Literal["B", "I", "Q", "i", "q"]
