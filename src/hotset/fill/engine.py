@@ -98,6 +98,7 @@ class Engine:
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
+        self._broken: HotsetError | None = None
         self._counted = Progress(0, len(snapshot), 0, snapshot.total_bytes)
         self._count_again = 0.0
         self._period_start = clock()
@@ -176,7 +177,10 @@ class Engine:
     def wait_loaded(self, timeout: float | None = None) -> bool:
         """Wait until nothing that was wanted or is to be loaded is left; False if the time was over first."""
         with self._lock:
-            return self._settled.wait_for(lambda: self._closed or self._quiet(), timeout)
+            done = self._settled.wait_for(lambda: self._closed or self._broken or self._quiet(), timeout)
+            if self._broken is not None:
+                raise self._broken
+            return bool(done)
 
     def failures(self) -> dict[Unit, HotsetError]:
         """The units whose last fetch failed, and why."""
@@ -246,6 +250,8 @@ class Engine:
             thread.join()
 
     def _check_open(self) -> None:
+        if self._broken is not None:
+            raise self._broken
         if self._closed:
             raise Closed("the filler was closed")
 
@@ -260,6 +266,21 @@ class Engine:
             thread.start()
 
     def _run(self) -> None:
+        try:
+            self._fetch_until_closed()
+        except Exception as error:  # noqa: BLE001  without this thread somebody would wait for ever
+            self._break(error if isinstance(error, HotsetError) else _defect(error))
+
+    def _break(self, error: HotsetError) -> None:
+        """The cache itself fails (dropped, not writable, a defect): everybody gets the reason, nothing more is tried."""
+        with self._lock:
+            self._broken = error
+            for unit in list(self._waiters):
+                self._answer(unit, error)
+            self._work.notify_all()
+            self._settled.notify_all()
+
+    def _fetch_until_closed(self) -> None:
         done: tuple[Unit, _Result] | None = None
         while (unit := self._exchange(done)) is not None:
             try:
@@ -267,16 +288,14 @@ class Engine:
             except HotsetError as error:
                 done = unit, _Result(error)
             except Exception as error:  # noqa: BLE001  a defect must reach whoever waits instead of dying with this thread
-                failure = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
-                failure.__cause__ = error
-                done = unit, _Result(failure)
+                done = unit, _Result(_defect(error))
 
     def _exchange(self, done: tuple[Unit, _Result] | None) -> Unit | None:
         """Hand in a result and get the next unit, under one lock; waits for work, None when closed."""
         with self._lock:
             if done is not None:
                 self._settle(*done)
-            while not self._closed:
+            while not self._closed and self._broken is None:
                 if len(self._running) < self._limit.limit and (unit := self._take()) is not None:
                     self._running.add(unit)
                     if self._agenda.pending:
@@ -436,6 +455,12 @@ class Engine:
             if self._limit.limit > before:
                 self._wake(1)
         self._period_start, self._period_work, self._period_saturated = now, 0, True
+
+
+def _defect(error: Exception) -> HotsetError:
+    failure = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _removed(key: str) -> Changed:
