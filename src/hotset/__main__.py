@@ -1,0 +1,9 @@
+"""`python -m hotset` is `hotset`."""
+
+from __future__ import annotations
+
+import sys
+
+from hotset.cli import main
+
+sys.exit(main())

@@ -1,0 +1,69 @@
+"""`hotset show`: one dataset in detail."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from hotset.base.sizes import format_size
+from hotset.cli.options import Name
+from hotset.cli.output import Output
+from hotset.cli.text import ago, count, facts, percent, plural
+
+if TYPE_CHECKING:
+    from hotset.tier.node import DatasetRecord
+    from hotset.tier.node.dataset import SnapshotRecord
+    from hotset.tier.node.inventory import DatasetInfo
+
+__all__ = ["EXAMPLES", "show"]
+
+EXAMPLES = """\
+hotset show train
+hotset show train --json | jq .cached_share
+"""
+
+
+def show(out: Output, name: Name) -> None:
+    """Show one dataset.
+
+    Its source, size, how much of it is cached, packs, last use and snapshots.
+    """
+    from hotset.config.builder import Build
+    from hotset.tier.node.inventory import describe
+
+    build = Build(None, name)
+    info = describe(build.cache, name)
+    record = build.directory.record()
+    snapshots = build.directory.snapshots()
+    document = {
+        **info.encoded(),
+        "include": list(record.include),
+        "exclude": list(record.exclude),
+        "path": str(build.directory.path),
+        "snapshots": [asdict(snapshot) for snapshot in snapshots],
+    }
+    out.result(document, _text(info, record, snapshots, str(build.directory.path)))
+
+
+def _text(info: DatasetInfo, record: DatasetRecord, snapshots: list[SnapshotRecord], path: str) -> str:
+    now = time.time_ns()
+    pairs = [("name", info.name)]
+    pairs += [("source" if not mount else f"source {mount}/", uri) for mount, uri in info.sources.items()]
+    pairs += [("include", pattern) for pattern in record.include]
+    pairs += [("exclude", pattern) for pattern in record.exclude]
+    pairs += [
+        ("objects", count(info.objects)),
+        ("size", format_size(info.bytes)),
+        ("cached", f"{percent(info.cached_share)} ({format_size(info.cached_bytes)})"),
+        ("on disk", f"{format_size(info.disk_bytes)} in {path}"),
+        ("layout", info.layout),
+        ("packs", count(info.packs)),
+        ("listed", ago(info.listed_ns, now)),
+        ("last used", "in use now" if info.in_use else ago(info.last_used_ns, now)),
+    ]
+    for snapshot in snapshots:
+        marks = [word for word in ("current", "pinned", "leased") if getattr(snapshot, word)]
+        about = f"{plural(snapshot.objects, 'object')}, {format_size(snapshot.bytes)}, {ago(snapshot.created_ns, now)}"
+        pairs.append(("snapshot", f"{snapshot.digest[:12]}  {about}{', ' if marks else ''}{', '.join(marks)}"))
+    return facts(pairs)
