@@ -44,7 +44,6 @@ class Pack(NamedTuple):
 
 def write_index(directory: Path, listing: Listing, plan: Plan) -> None:
     """Write its files into ``directory``, which the caller publishes (nothing here is atomic)."""
-    count = len(listing)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(listing.sizes, dtype=np.int64)))
     starts = plan.first[:-1]
     members = np.diff(plan.first)

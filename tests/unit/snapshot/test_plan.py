@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ class TestListing:
 
     def test_keys_are_sorted_by_their_bytes_as_object_stores_do(self):
         names = ["é", "z", "Z", "a/b", "a-b", "a", "\U0001f600", "\uffff"]
-        listing = listing_of({name: (1, 0) for name in names})
+        listing = listing_of(dict.fromkeys(names, (1, 0)))
         assert listing.key_list() == sorted(name.encode() for name in names)
 
 
@@ -164,14 +165,14 @@ class TestLocal:
         old = packs_of(many)
         changes: Counter[int] = Counter()
         for _ in range(150):
-            what, after = one_change(rng, many)
+            _, after = one_change(rng, many)
             changes[len(packs_of(after).keys() - old.keys())] += 1
         assert changes[0] + changes[1] >= 145
         assert max(changes) <= 2
 
 
 class TestNames:
-    base = {"a": (5, 0), "b": (6, 0)}
+    base: ClassVar[Objects] = {"a": (5, 0), "b": (6, 0)}
 
     @pytest.mark.parametrize(
         "other",
