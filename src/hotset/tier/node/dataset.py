@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -184,7 +184,7 @@ class DatasetDirectory:
     def publish(self, listing: Listing, plan: Plan, *, listed_ns: int) -> Current:
         """Store the snapshot, whole or not at all, and make it current. `Full` if the quota has no room for its index."""
         target = self.snapshot_path(plan.digest)
-        if not target.exists():
+        if not self._whole(target):
             self._store(target, listing, plan)
         current = Current(plan.digest, listed_ns)
         self.set_current(current)
@@ -225,6 +225,18 @@ class DatasetDirectory:
             raise
         if self.cache.durable:
             fsync_directory(target.parent)
+
+    def _whole(self, target: Path) -> bool:
+        """Whether the snapshot is there and undamaged; a damaged one is taken away, so that it can be written anew."""
+        try:
+            Snapshot(target)
+        except (NotFound, Corrupt):
+            with suppress(FileNotFoundError):
+                doomed = temporary_name(target)
+                target.rename(doomed)
+                shutil.rmtree(doomed, ignore_errors=True)
+            return False
+        return True
 
     def snapshot_path(self, digest: str) -> Path:
         return self.path / "snapshots" / digest
@@ -334,29 +346,32 @@ class DatasetDirectory:
                 lock.release()
             return False
         try:
-            # Renamed first: a half-removed directory must not look like a snapshot to those who come now.
-            for path in (self.snapshot_path(digest), self.trees / digest):
+            # The ledger before its tree: it must never promise files that are gone. Directories are renamed first: a
+            # half-removed one must not look whole to those who come now.
+            (self.trees / f"{digest}.ledger").unlink(missing_ok=True)
+            for path in (self.trees / digest, self.snapshot_path(digest)):
                 if path.exists():
                     doomed = temporary_name(path)
                     path.rename(doomed)
                     shutil.rmtree(doomed, ignore_errors=True)
-            (self.trees / f"{digest}.ledger").unlink(missing_ok=True)
         finally:
             lock.release()
         return True
 
     def drop(self, *, force: bool = False) -> None:
         """Remove the dataset. `Busy` while it is in use, unless forced: readers then keep what they have mapped."""
-        if not force:
-            users = [digest for digest in self.digests() if self.leased(digest)]
-            if users:
-                raise Busy("the dataset is in use; end the processes that read it, or use --force")
-        doomed = temporary_name(self.path)
-        with self.cache.space.locked():
-            with suppress(FileNotFoundError):
-                self.path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
-            self.cache.space.recount()
+        with ExitStack() as locks:  # held through the renaming: no opener comes in between
+            for digest in () if force else self.digests():
+                if (lock := self.exclusive(digest)) is not None:
+                    locks.callback(lock.release)
+                elif self.snapshot_path(digest).exists():
+                    raise Busy("the dataset is in use; end the processes that read it, or use --force")
+            doomed = temporary_name(self.path)
+            with self.cache.space.locked():
+                with suppress(FileNotFoundError):
+                    self.path.rename(doomed)
+                shutil.rmtree(doomed, ignore_errors=True)
+                self.cache.space.recount()
 
     def leftovers(self) -> Iterator[Path]:
         """What processes that were killed left behind: temporary names."""
