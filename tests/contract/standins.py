@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import ssl
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -35,6 +36,13 @@ class Shelf:
         self._server.shelf = self
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="shelf", daemon=True)
+
+    def serve_tls(self, context: ssl.SSLContext) -> None:
+        """Call it before entering."""
+        # The handshake is left to the first read, in the connection's own thread.
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self._server.handle_error = lambda *_: None  # clients that do not trust us hang up
+        self.endpoint = self.endpoint.replace("http://", "https://")
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hotset.source.base import Buffer, Fingerprint, FingerprintKind, ObjectInfo, Source
 from hotset.source.describe import Environment, check, describe_environment
-from hotset.source.open import open_source
+from hotset.source.open import identify, open_source
 from hotset.source.options import SourceOptions
 from hotset.source.uri import Location, display_uri, known_schemes, parse_uri
 from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
@@ -28,6 +28,7 @@ __all__ = [
     "describe_environment",
     "display_uri",
     "filtered",
+    "identify",
     "known_schemes",
     "open_source",
     "parse_uri",

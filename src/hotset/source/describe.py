@@ -44,7 +44,8 @@ def describe_environment(uri: str, env: Mapping[str, str], *, options: SourceOpt
     problem: str | None = None
     try:
         if location.scheme == "s3" or location.scheme in DIALECTS:
-            from hotset.source.s3 import place_credentials, resolve
+            from hotset.source.place import resolve
+            from hotset.source.s3 import place_credentials
 
             place = resolve(location, chosen, env)
             endpoint, region = place.endpoint, place.region

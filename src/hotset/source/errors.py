@@ -11,7 +11,7 @@ import re
 
 from hotset.errors import Changed, Denied, HotsetError, InvalidInput, NotFound, Unavailable
 
-__all__ = ["NotPartial", "explain_status", "translate"]
+__all__ = ["NotPartial", "explain_status", "translate", "untrusted"]
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,60})</Code>")
@@ -64,6 +64,11 @@ def explain_status(status: int, code: str, *, what: str, hint: str, retry_after:
     return InvalidInput(f"{what}: the source refuses the request ({named}); check endpoint, region and bucket name")
 
 
+def untrusted(what: str) -> Denied:
+    """A certificate that does not verify; trying again would not help."""
+    return Denied(f"{what}: the server's certificate is not trusted; set AWS_CA_BUNDLE or ca_file")
+
+
 def translate(error: Exception, *, what: str, hint: str) -> Exception:
     """Our error for one that obstore raised; to be raised ``from`` it."""
     text = str(error)
@@ -86,8 +91,8 @@ def translate(error: Exception, *, what: str, hint: str) -> Exception:
         return InvalidInput(f"{what}: this store's client cannot address a key with empty, '.' or '..' parts")
     if "BareRedirect" in text:
         return InvalidInput(f"{what}: the source redirects without saying where: set the right region for the bucket")
-    if "invalid peer certificate" in text or "UnknownIssuer" in text:
-        return Unavailable(f"{what}: the server's certificate is not trusted; set AWS_CA_BUNDLE or ca_file")
+    if "InvalidCertificate" in text:
+        return untrusted(what)
     return Unavailable(f"{what}: {_transport_failure(text)}")
 
 

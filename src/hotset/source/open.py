@@ -8,9 +8,10 @@ from hotset.source.base import Source
 from hotset.source.dialects import DIALECTS
 from hotset.source.local import LocalSource
 from hotset.source.options import SourceOptions
+from hotset.source.place import resolve
 from hotset.source.uri import Location, parse_uri
 
-__all__ = ["open_source"]
+__all__ = ["identify", "open_source"]
 
 Builder = Callable[[Location, SourceOptions, Mapping[str, str]], Source]
 
@@ -23,6 +24,18 @@ def open_source(uri: str, *, options: SourceOptions | None = None, env: Mapping[
     """
     location = parse_uri(uri)
     return _BUILDERS[location.scheme](location, options or SourceOptions(), env)
+
+
+def identify(uri: str, *, options: SourceOptions | None = None, env: Mapping[str, str]) -> str:
+    """`Source.identity` of the source that ``uri`` names, without credentials and, for S3 and files, without its client."""
+    location = parse_uri(uri)
+    if location.scheme == "s3" or location.scheme in DIALECTS:
+        return resolve(location, options or SourceOptions(), env).identity
+    source = _BUILDERS[location.scheme](location, options or SourceOptions(), env)
+    try:
+        return source.identity
+    finally:
+        source.close()
 
 
 # Each builder imports its client when it is needed: a local dataset must not pay for a cloud's library.

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlsplit
 
 from obstore.store import S3Store
 
-from hotset.errors import InvalidInput
 from hotset.source.base import Source
 from hotset.source.client import NO_RETRIES, client_config
 from hotset.source.clients import ObstoreClient
-from hotset.source.credentials import FoundCredentials, find_credentials, variables_of
-from hotset.source.dialects import DIALECTS, first_set
+from hotset.source.credentials import FoundCredentials, find_credentials
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
-from hotset.source.profiles import load_profile
+from hotset.source.place import S3Place, resolve
 from hotset.source.s3client import S3Client
 from hotset.source.signing import Credentials
 from hotset.source.uri import Location
@@ -28,90 +23,7 @@ from hotset.source.web import Web
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3Credential
 
-__all__ = ["S3Place", "open_s3", "place_credentials", "resolve"]
-
-_AWS = "https://s3.amazonaws.com"
-
-
-@dataclass(frozen=True, slots=True)
-class S3Place:
-    """A bucket, found: where to send requests. Holds no secret."""
-
-    location: Location
-    endpoint: str  #: of the service, without the bucket, no slash at the end
-    bucket_url: str  #: what a key is appended to
-    bucket_in_host: bool
-    region: str
-    service: str  #: the endpoint as part of the identity; of AWS the same for every region, as bucket names are
-
-    @property
-    def identity(self) -> str:
-        return f"{self.location.scheme}+{self.service}/{self.location.bucket}/{self.location.prefix}"
-
-    @property
-    def where(self) -> str:
-        return f"{self.location.scheme}://{self.location.bucket}/{self.location.root}"
-
-
-def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) -> S3Place:
-    """Endpoint, region and style of addressing. Raises `InvalidInput` if the endpoint cannot be known."""
-    dialect = DIALECTS.get(location.scheme)
-    names = variables_of(location.scheme)
-    region = options.region or location.region or first_set(names.region, env)
-    given = options.endpoint or location.endpoint or first_set(names.endpoint, env)
-    if env.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true" and location.scheme == "s3":
-        given = options.endpoint
-    if dialect is None:
-        if region is None or given is None:
-            profile = load_profile(options.profile, env)
-            region = region or (profile.region if profile else None)
-            given = given or (profile.endpoint if profile else None)
-        region = region or "us-east-1"
-        endpoint = _normal_endpoint(given) if given else _aws_endpoint(region)
-        in_host = given is None and "." not in location.bucket
-        service = endpoint if given else _AWS
-    else:
-        if given is None:
-            raise InvalidInput(
-                f"{location.scheme}://{location.bucket}: the endpoint of {dialect.name} is not known; "
-                f"write {dialect.example}, or set {names.endpoint[0]}"
-            )
-        endpoint = _normal_endpoint(given)
-        region = region or "us-east-1"
-        in_host = dialect.bucket_in_host and not _is_plain_host(endpoint)
-        service = endpoint
-    if options.bucket_in_host is not None:
-        in_host = options.bucket_in_host
-    bucket_url = f"{endpoint}/{location.bucket}"
-    if in_host:
-        url = urlsplit(endpoint)
-        bucket_url = f"{url.scheme}://{location.bucket}.{url.netloc}{url.path}"
-    return S3Place(location, endpoint, bucket_url, in_host, region, service)
-
-
-def _aws_endpoint(region: str) -> str:
-    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"https://s3.{region}.{domain}"
-
-
-def _normal_endpoint(endpoint: str) -> str:
-    """The endpoint as a URL without user, query and closing slash; https where no scheme is given."""
-    url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise InvalidInput("the endpoint is not a URL such as https://host:port")
-    if url.username or url.password or url.query:
-        raise InvalidInput("the endpoint must hold no user name, password or query; give credentials separately")
-    return f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
-
-
-def _is_plain_host(endpoint: str) -> bool:
-    """An address or a single-label name: a bucket in front of it would not resolve."""
-    host = urlsplit(endpoint).hostname or ""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return "." not in host
-    return True
+__all__ = ["open_s3", "place_credentials"]
 
 
 def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:

@@ -1,4 +1,4 @@
-"""Amazon's request signature, version 4, for requests without a body. Pure."""
+"""Amazon's request signature, version 4. Pure."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ def signed_headers(
     region: str,
     now: datetime,
     service: str = "s3",
+    body_sha256: str = EMPTY_SHA256,
 ) -> dict[str, str]:
     """``headers`` and those that prove who sends them. ``path`` and ``query`` are encoded already; ``now`` is UTC."""
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
-    result = {**headers, "x-amz-date": stamp, "x-amz-content-sha256": EMPTY_SHA256}
+    result = {**headers, "x-amz-date": stamp, "x-amz-content-sha256": body_sha256}
     if credentials.session_token:
         result["x-amz-security-token"] = credentials.session_token
     signed = {name.lower(): " ".join(value.split()) for name, value in {**result, "host": host}.items()}
     names = ";".join(sorted(signed))
     canonical = "\n".join(
-        [method, path, query, *(f"{name}:{signed[name]}" for name in sorted(signed)), "", names, EMPTY_SHA256]
+        [method, path, query, *(f"{name}:{signed[name]}" for name in sorted(signed)), "", names, body_sha256]
     )
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
     digest = hashlib.sha256(canonical.encode()).hexdigest()

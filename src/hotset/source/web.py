@@ -14,6 +14,7 @@ import urllib3
 
 from hotset.errors import InvalidInput, Unavailable
 from hotset.source.client import ca_file_of, proxy_for
+from hotset.source.errors import untrusted
 from hotset.source.options import SourceOptions
 
 __all__ = ["Reply", "Web", "retry_after_of"]
@@ -91,6 +92,8 @@ class Web:
                 else:
                     response.close()  # what is left of the body must not be taken for the next answer
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise untrusted(what) from error
             raise Unavailable(f"{what}: {_failure(error)}") from error
         return Reply(response.status, response.headers, content)
 
@@ -140,7 +143,7 @@ def _failure(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "timed out"
     if isinstance(error, urllib3.exceptions.SSLError):
-        return "the server's certificate is not trusted, or it does not speak TLS; set AWS_CA_BUNDLE or ca_file"
+        return "the TLS handshake failed"
     if isinstance(error, urllib3.exceptions.IncompleteRead):
         return "the body ended early"
     if isinstance(error, urllib3.exceptions.ProxyError):

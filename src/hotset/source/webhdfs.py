@@ -15,6 +15,7 @@ from hotset.errors import Changed, Denied, HotsetError, InvalidInput, NotFound, 
 from hotset.source.base import Buffer, FingerprintKind, ObjectInfo, Source
 from hotset.source.client import ca_file_of
 from hotset.source.keys import modified_value
+from hotset.source.listing import Pages
 from hotset.source.options import SourceOptions
 from hotset.source.uri import Location
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["WebHdfsSource", "open_webhdfs"]
 
 _PORT = 9870
-_BATCH = 1000
 
 
 def open_webhdfs(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
@@ -65,18 +65,20 @@ class WebHdfsSource:
         return f"{self._server}{self._root}/"
 
     def list(self) -> Iterator[Sequence[ObjectInfo]]:
-        pending = [""]
-        while pending:
-            directory = pending.pop()
-            batch: list[ObjectInfo] = []
-            for entry in self._ask(self._client.ls, f"{self._root}/{directory}", detail=True):
-                name = str(entry["name"]).rstrip("/").rpartition("/")[2]
-                if entry["type"] == "directory":
-                    pending.append(f"{directory}{name}/")
-                elif entry["type"] == "file":
-                    batch.append(_info(f"{directory}{name}", entry))
-            for first in range(0, len(batch), _BATCH):
-                yield batch[first : first + _BATCH]
+        start: tuple[str, ...] = ("",)
+        return Pages(self._directory, start)
+
+    def _directory(self, pending: tuple[str, ...]) -> tuple[Sequence[ObjectInfo], tuple[str, ...] | None]:
+        """The files of the last directory of ``pending``, and what is pending afterwards: a position of the listing."""
+        *others, directory = pending
+        files: list[ObjectInfo] = []
+        for entry in self._ask(self._client.ls, f"{self._root}/{directory}", detail=True):
+            name = str(entry["name"]).rstrip("/").rpartition("/")[2]
+            if entry["type"] == "directory":
+                others.append(f"{directory}{name}/")
+            elif entry["type"] == "file":
+                files.append(_info(f"{directory}{name}", entry))
+        return files, tuple(others) or None
 
     def read(self, key: str, start: int, end: int, expect: ObjectInfo) -> Buffer:
         if start == end:
