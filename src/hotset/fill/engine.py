@@ -113,8 +113,8 @@ class Engine:
         The caller has looked and did not find them, so what is remembered of their packs is not trusted.
         """
         units = list(units)
-        for number in {number for number, _ in units}:
-            self._shelf.verify_presence(number)
+        for unit in units:
+            self._shelf.verify_presence(*unit)
         futures: list[Future[Outcome]] = []
         with self._lock:
             self._check_open()

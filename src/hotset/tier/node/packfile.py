@@ -157,6 +157,12 @@ class PackWriter:
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._geometry = geometry
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Tells whether this is the file that a `MappedPack` has mapped."""
+        stat = os.fstat(self._fd)
+        return stat.st_dev, stat.st_ino
+
     def write(self, unit: int, offset: int, data: Buffer) -> None:
         """Put the bytes of a unit in their place and mark it present."""
         write_all(self._fd, data, self._geometry.data_at + offset)

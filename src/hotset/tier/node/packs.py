@@ -192,12 +192,14 @@ class PackShelf:
                 mapped = self._usable(number)
         return 0 if mapped is None else mapped.geometry.units if mapped.sealed else mapped.present()
 
-    def verify_presence(self, number: int) -> None:
-        """Forget what is known of a pack if its file is not the one that its path names any more."""
+    def verify_presence(self, number: int, unit: int) -> None:
+        """Forget what is known of the pack if its file is not the one that its path names any more."""
         if not self.reader.current(number):
             self._forget(number)
 
     def write(self, number: int, unit: int, data: Buffer) -> bool:
+        if self.present(number, unit):
+            return True  # by another filler, while this one counted as stalled: present bytes are never written again
         try:
             self._writer(number).write(unit, self.snapshot.unit_offset(number, unit), data)
         except FileNotFoundError:
@@ -216,15 +218,15 @@ class PackShelf:
         mapped = self.reader.open(number)
         if mapped is None or mapped.sealed or not self._all_present(number, mapped):
             return []
-        if not self.reader.current(number):
-            self._forget(number)  # evicted while it was filled: nobody else will ever find these bytes
-            return list(range(mapped.geometry.units))
         if mapped.bad_units(self.reader.extents(number)):
             return self._salvage(number, mapped)
         with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:
-            writer.seal(directory=self._dataset.packs, durable=self._cache.durable)
-        self._writers.pop(number, None)
-        return []
+            if writer.identity == mapped.identity:  # only what was checked is sealed, whatever the path names by now
+                writer.seal(directory=self._dataset.packs, durable=self._cache.durable)
+                self._writers.pop(number, None)
+                return []
+        self._forget(number)  # evicted or replaced while it was filled: nobody else will ever find these bytes
+        return list(range(mapped.geometry.units))
 
     def repair(self, number: int) -> list[int]:
         """Compare every present unit with its CRC; damaged ones are taken out. The units that were damaged."""

@@ -58,8 +58,8 @@ class Shelf(Protocol):
     def held(self, number: int) -> int:
         """How many units of a pack are here."""
 
-    def verify_presence(self, number: int) -> None:
-        """Do not trust what is remembered of a pack: somebody could not find it."""
+    def verify_presence(self, number: int, unit: int) -> None:
+        """Do not trust what is remembered of a unit and its pack: somebody could not find it."""
 
     def write(self, number: int, unit: int, data: Buffer) -> bool:
         """Store a unit; False if its place is gone (evicted, or the disk is full), so that it can only be read through."""

@@ -19,40 +19,18 @@ from pathlib import Path
 from hotset.base.checksum import checksum
 from hotset.base.files import BLOCK, fsync_directory, temporary_name, tmpfile, write_all
 from hotset.base.maps import map_readonly
-from hotset.errors import Corrupt, Full, InvalidInput, NotFound
+from hotset.errors import Corrupt, Full, NotFound
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.evict import make_room
+from hotset.tier.node.keys import check_keys
 from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, count_words, create_pack
 from hotset.tier.node.space import cost_of
 
-__all__ = ["TreeReader", "TreeShelf", "check_keys"]
+__all__ = ["TreeReader", "TreeShelf"]
 
 _READ_ONLY = 0o444
-
-
-def check_keys(snapshot: Snapshot) -> None:
-    """`InvalidInput` if some key cannot be the path of a plain file below one directory."""
-    keys = list(snapshot.keys())
-    directories: set[str] = set()
-    for key in keys:
-        parts = key.split("/")
-        if any(part in ("", ".", "..") or len(part.encode()) > 255 or not part.isprintable() for part in parts):
-            raise InvalidInput(
-                f"the key {key!r} cannot be a path in a view; exclude it (--exclude), or read the dataset with the library"
-            )
-        for depth in range(len(parts) - 1, 0, -1):
-            parent = "/".join(parts[:depth])
-            if parent in directories:
-                break
-            directories.add(parent)
-    for key in keys:
-        if key in directories:
-            raise InvalidInput(
-                f"the keys {key!r} and {key + '/…'!r} collide in a view: one path cannot be a file and a directory; "
-                "exclude one of them (--exclude)"
-            )
 
 
 class _Tree:
@@ -82,12 +60,18 @@ class _Tree:
     def striped(self, number: int) -> bool:
         return self.snapshot.pack(number).stripe > 0
 
+    def files(self, number: int, unit: int) -> list[Path]:
+        """Where the bytes of a unit may be: in its file, or in that of a large object on its way."""
+        return [self.path(number, unit), *([self.partial(number)] if self.striped(number) else [])]
+
     def read(self, number: int, unit: int) -> memoryview | None:
         """Map the bytes of a unit from its file, if the file is there."""
         _, start, end = self.snapshot.unit_range(number, unit)
-        try:
-            fd = os.open(self.path(number, unit), os.O_RDONLY | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
+        for path in self.files(number, unit):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                break
+        else:
             return None
         try:
             if os.fstat(fd).st_size < end:
@@ -179,14 +163,17 @@ class TreeShelf:
     def held(self, number: int) -> int:
         return self.reader.held(number)
 
-    def verify_presence(self, number: int) -> None:
+    def verify_presence(self, number: int, unit: int) -> None:
         with self._lock:
             self._tree.ledger = None
-            if self._tree.open_ledger() is None:
-                self._prepare()
+            self._prepare(again=True)
+            if self.present(number, unit) and self._tree.read(number, unit) is None:
+                self.repair(number)  # somebody removed the file
 
     def write(self, number: int, unit: int, data: Buffer) -> bool:
         try:
+            if self.present(number, unit):
+                return True  # by another filler, while this one counted as stalled
             if self._tree.striped(number):
                 self._write_stripe(number, unit, data)
             else:
@@ -209,6 +196,9 @@ class TreeShelf:
             if bad:
                 return [unit for pack, unit in bad if pack == number]
             with PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer:
+                if writer.identity != ledger.identity:
+                    self._tree.ledger = None  # another filler found something damaged: it is not complete
+                    return []
                 if self._cache.durable:
                     os.sync()  # the files of a tree were not synced one by one
                 writer.seal(directory=self._dataset.trees, durable=self._cache.durable)
@@ -230,8 +220,8 @@ class TreeShelf:
                         continue
                 bad.append(unit)
             if bad:
-                for unit in bad:
-                    self._tree.path(number, unit).unlink(missing_ok=True)
+                for path in {path for unit in bad for path in self._tree.files(number, unit)}:
+                    path.unlink(missing_ok=True)
                 self._new_ledger(without={base + unit for unit in self._lost_with(number, bad)})
         return bad
 
@@ -251,13 +241,14 @@ class TreeShelf:
 
     def _write_stripe(self, number: int, unit: int, data: Buffer) -> None:
         partial = self._tree.partial(number)
-        try:
-            fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            with tmpfile(partial.parent, 0o600) as file:
-                os.ftruncate(file.fd, self.snapshot.pack_sizes[number])
-                file.publish(partial.name)
-            fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
+        if not self.held(number):
+            # Made once, before the first stripe is marked: made again later, it would take the place of the whole file.
+            with self._cache.space.locked():
+                if not self.held(number):
+                    with tmpfile(partial.parent, self._cache.file_mode) as file:
+                        os.ftruncate(file.fd, self.snapshot.pack_sizes[number])
+                        file.publish(partial.name)
+        fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
         try:
             write_all(fd, data, self.snapshot.unit_offset(number, unit))
         finally:
@@ -273,7 +264,14 @@ class TreeShelf:
 
     def _make_parents(self, path: Path) -> None:
         if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_parents(path.parent)
+            self._make_directory(path.parent)
+
+    def _make_directory(self, path: Path) -> None:
+        """As open as the cache allows: whoever shares it fills the same tree, and programs may read it as they like."""
+        with suppress(FileExistsError):
+            path.mkdir()
+            path.chmod(self._cache.directory_mode | 0o055)
 
     def _complete(self, number: int) -> bool:
         return self.held(number) == self.snapshot.pack_units[number]
@@ -290,10 +288,19 @@ class TreeShelf:
             raise NotFound(f"the tree {self._tree.root} was dropped; open the dataset again")
         return ledger
 
-    def _prepare(self) -> None:
-        """Make the tree and its ledger, or adopt what is there after checking what cannot be trusted."""
+    def _prepare(self, *, again: bool = False) -> None:
+        """Make the tree and its ledger, or adopt what is there after checking what cannot be trusted. Done ``again``,
+        it costs next to nothing if nothing happened.
+        """
+        with suppress(Corrupt):
+            if again and (ledger := self._tree.open_ledger()) is not None and ledger.trusted:
+                return
         with self._cache.space.locked():
-            ledger = self._tree.open_ledger()
+            try:
+                ledger = self._tree.open_ledger()
+            except Corrupt:
+                self._tree.ledger_path.unlink(missing_ok=True)
+                ledger = None
             if ledger is None:
                 check_keys(self.snapshot)
                 self._create()
@@ -313,8 +320,7 @@ class TreeShelf:
                     f"the files need {missing} bytes and the quota of {self._cache.root} has {self._cache.space.free} left; "
                     "raise HOTSET_QUOTA, or use the layout 'packs', which reads through what does not fit"
                 )
-        self._cache.make_directory(self._tree.root)
-        self._tree.root.chmod(0o755)
+        self._make_directory(self._tree.root)
         geometry = PackGeometry(self._tree.bases[-1], missing)
         create_pack(str(self._tree.ledger_path), self._tree.name, geometry, mode=self._cache.file_mode, on_disk=False)
         for position, check in linked.items():
