@@ -39,6 +39,10 @@ class Agenda:
         """Somebody waits for these: before all else."""
         self._wanted.extend(units)
 
+    def repair(self, units: Iterable[Unit]) -> None:
+        """These are lost again after they were here: before the rest of a load."""
+        self._loading.extendleft(units)
+
     def follow(self, order: npt.NDArray[np.uint64], ahead: int) -> None:
         """The positions that will be read, in that order; replaces an earlier order. At most ``ahead`` bytes are fetched
         beyond the last one that was read.
@@ -99,17 +103,23 @@ class Agenda:
         return self.loading or bool(self._held) or (self._next < len(self._order) and self._within_window(self._next))
 
     def take(
-        self, needed: Callable[[Unit], bool], *, ahead: Callable[[Unit], bool], keep: Callable[[Unit], bool]
+        self,
+        needed: Callable[[Unit], bool],
+        *,
+        awaited: Callable[[Unit], bool],
+        ahead: Callable[[Unit], bool],
+        keep: Callable[[Unit], bool],
     ) -> Unit | None:
         """The next unit to fetch, or None if there is nothing to do now.
 
-        ``needed`` says whether a unit is absent and nobody fetches it yet; ``ahead`` whether it has a place to wait in
-        until it is read, if it is fetched ahead (else the order pauses); ``keep`` whether it has a place in the cache,
-        if it is only loaded (else it is left out). What is wanted goes to the one who waits and needs no place.
+        ``needed`` says whether a unit is absent and nobody fetches it yet; ``awaited`` whether who wanted it still waits
+        (it may have come by another way); ``ahead`` whether it has a place to wait in until it is read, if it is fetched
+        ahead (else the order pauses); ``keep`` whether it has a place in the cache, if it is only loaded (else it is
+        left out). What is wanted goes to the one who waits and needs no place.
         """
         while self._wanted:
             unit = self._wanted.popleft()
-            if needed(unit):
+            if awaited(unit) and needed(unit):
                 return unit
         while (unit_ahead := self._head_of_order()) is not None:
             if not needed(unit_ahead):

@@ -7,22 +7,27 @@ from contextlib import suppress
 from hotset.base.checksum import checksum
 from hotset.errors import HotsetError, NotFound
 from hotset.snapshot import Snapshot
-from hotset.tier.node.dataset import DatasetDirectory, Lease
+from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.packs import PackReader
 
 __all__ = ["Donors"]
 
 
 class Donors:
-    """Leases the other snapshots for as long as it is open. Used by one engine's threads."""
+    """The other snapshots. Used by one engine's threads.
+
+    Holds no lease on them: what was thrown away when the new snapshot needed its room is fetched, since a donor that
+    kept the new snapshot out of the cache would cost more than it gives.
+    """
 
     def __init__(self, dataset: DatasetDirectory, digest: str) -> None:
-        self._open: list[tuple[Snapshot, PackReader, Lease]] = []
+        self._open: list[tuple[Snapshot, PackReader]] = []
         for other in dataset.digests():
             if other != digest:
                 with suppress(HotsetError):  # collected or damaged: then it is no donor
                     snapshot, lease = dataset.open(other)
-                    self._open.append((snapshot, PackReader(dataset, snapshot), lease))
+                    lease.release()
+                    self._open.append((snapshot, PackReader(dataset, snapshot)))
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -30,7 +35,7 @@ class Donors:
     def find(self, snapshot: Snapshot, position: int) -> bytes | None:
         """The bytes of an object of ``snapshot`` if an older pack has them in the same version; checked by CRC."""
         key, version = snapshot.key(position), snapshot.stored_fingerprint(position)
-        for older, reader, _ in self._open:
+        for older, reader in self._open:
             with suppress(NotFound):
                 there = older.find(key)
                 if older.stored_fingerprint(there) != version or older.sizes[there] != snapshot.sizes[position]:
@@ -46,7 +51,6 @@ class Donors:
         return None
 
     def close(self) -> None:
-        for _, reader, lease in self._open:
+        for _, reader in self._open:
             reader.close()
-            lease.release()
         self._open.clear()

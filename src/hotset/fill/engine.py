@@ -317,7 +317,9 @@ class Engine:
                 return unit
             del self._contested[unit]
             self._answer(unit, None)
-        return self._agenda.take(self._needed, ahead=self._has_place, keep=self._keep)
+        return self._agenda.take(
+            self._needed, awaited=self._waiters.__contains__, ahead=self._has_place, keep=self._keep
+        )
 
     def _needed(self, unit: Unit) -> bool:
         if unit in self._running or unit in self._staging or unit in self._contested:
@@ -419,7 +421,7 @@ class Engine:
             self._measure(result.fetched)
         if result.damaged:
             self._counters.damaged += len(result.damaged)
-            self._agenda.want(result.damaged)
+            self._agenda.repair(result.damaged)
         self._answer(unit, outcome)
         if self._quiet():
             self._settled.notify_all()

@@ -35,6 +35,10 @@ def hundred(snapshot_of):
     return snapshot_of([100] * 100)
 
 
+def always(unit: Unit) -> bool:
+    return True
+
+
 def order_of(*positions: int) -> np.ndarray:
     return np.array(positions, dtype=np.uint64)
 
@@ -47,9 +51,9 @@ class Fetcher:
         self.agenda = Agenda(snapshot)
         self.fetched: set[Unit] = set()
 
-    def take(self, *, ahead=lambda unit: True, keep=lambda unit: True) -> int | None:
+    def take(self, *, awaited=always, ahead=always, keep=always) -> int | None:
         """The position whose unit comes next."""
-        unit = self.agenda.take(lambda unit: unit not in self.fetched, ahead=ahead, keep=keep)
+        unit = self.agenda.take(lambda unit: unit not in self.fetched, awaited=awaited, ahead=ahead, keep=keep)
         if unit is None:
             return None
         self.fetched.add(unit)
@@ -98,6 +102,19 @@ class TestUrgency:
         assert fetcher.take() == 0
         fetcher.agenda.follow(order_of(70, 60), EVERYTHING)
         assert fetcher.take_all() == [70, 60]
+
+    def test_a_want_that_was_met_by_another_way_is_forgotten(self, fetcher):
+        fetcher.want(5, 6)
+        six = fetcher.snapshot.units_of(6)
+        assert fetcher.take_all(awaited=lambda unit: unit == (six[0], six[1][0])) == [6]
+
+    def test_what_was_lost_again_comes_before_the_rest_of_a_load(self, fetcher):
+        fetcher.agenda.load(range(3))
+        assert fetcher.take() == 0
+        number, [unit] = fetcher.snapshot.units_of(9)
+        fetcher.agenda.repair([(number, unit)])
+        assert fetcher.agenda.loading
+        assert fetcher.take_all() == [9, 1, 2]
 
     def test_cancel_forgets_order_and_load_but_not_who_waits(self, fetcher):
         fetcher.agenda.follow(order_of(1, 2), EVERYTHING)
@@ -266,5 +283,5 @@ def test_a_million_positions_cost_no_python_object_each(snapshot_of):
     agenda = Agenda(snapshot)
     agenda.follow(np.tile(np.arange(1000, dtype=np.uint64), 1000), 100)
     agenda.advance([5])
-    assert agenda.take(lambda unit: True, ahead=lambda unit: True, keep=lambda unit: True) is not None
+    assert agenda.take(always, awaited=always, ahead=always, keep=always) is not None
     assert all(isinstance(value, np.ndarray) for value in vars(agenda._occurrences).values())
