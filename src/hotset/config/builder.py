@@ -16,7 +16,7 @@ from hotset.errors import InvalidInput, NotFound, Unavailable
 from hotset.fill.client import FillClient
 from hotset.fill.service import FillService, FillSettings, SourceSettings
 from hotset.read.dataset import Dataset, OnChanged, ReadOptions
-from hotset.source import SourceOptions, display_uri, open_source
+from hotset.source import SourceOptions, display_uri, identify
 from hotset.tier.node import CacheDirectory, DatasetDirectory, DatasetRecord, SourceRecord
 from hotset.tier.node.dataset import Layout
 
@@ -100,13 +100,8 @@ class Build:
         entries = tuple(SourceSettings(_absolute(uri), path.strip("/"), self._options) for path, uri in mounts)
         records = []
         for entry in entries:
-            source = open_source(entry.uri, options=entry.options, env=self.env)
-            try:
-                records.append(
-                    SourceRecord(display_uri(entry.uri), source.identity, entry.path, _recordable(entry.options))
-                )
-            finally:
-                source.close()
+            identity = identify(entry.uri, options=entry.options, env=self.env)
+            records.append(SourceRecord(display_uri(entry.uri), identity, entry.path, _recordable(entry.options)))
         record = DatasetRecord(tuple(records), include, exclude, layout or "packs", self.settings.trust_domain)
         return record, entries
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotset.base.retry import RetryPolicy
-from hotset.errors import NotFound, Unavailable
+from hotset.errors import InvalidInput, NotFound, Unavailable
 from hotset.fill.claims import Claims
 from hotset.fill.donors import Donors
 from hotset.fill.engine import Engine
@@ -150,8 +150,13 @@ class FillService:
     def _build(self) -> Source:
         """Retries right around each source, then one combined, chosen and limited source."""
         mounts = []
-        for entry in self.settings.sources:
+        for entry, recorded in zip(self.settings.sources, self.dataset.record().sources, strict=True):
             source = open_source(entry.uri, options=entry.options, env=self._env)
+            if source.identity != recorded.identity:
+                raise InvalidInput(
+                    f"{recorded.uri} now means {source.identity}, but the dataset was made of {recorded.identity}: "
+                    "give the endpoint (and the like) as when it was loaded"
+                )
             mounts.append(
                 (entry.path, Retrying(source, self.settings.retry, cancel=self._cancel, on_retry=self._note_retry))
             )

@@ -17,9 +17,10 @@ from hotset.source.options import SourceOptions
 from hotset.source.profiles import load_profile
 from hotset.source.uri import Location
 
-__all__ = ["S3Place", "resolve"]
+__all__ = ["AWS", "S3Place", "resolve"]
 
-_AWS = "https://s3.amazonaws.com"
+#: The endpoint that stands for all of Amazon's in an identity.
+AWS = "https://s3.amazonaws.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) 
         region = region or "us-east-1"
         endpoint = _normal_endpoint(given) if given else _aws_endpoint(region)
         in_host = given is None and "." not in location.bucket
-        service = endpoint if given else _AWS
+        service = endpoint if given else AWS
     else:
         if given is None:
             raise InvalidInput(

@@ -14,7 +14,7 @@ from hotset.source.clients import ObstoreClient
 from hotset.source.credentials import FoundCredentials, find_credentials
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
-from hotset.source.place import S3Place, resolve
+from hotset.source.place import AWS, S3Place, resolve
 from hotset.source.s3client import S3Client
 from hotset.source.signing import Credentials
 from hotset.source.uri import Location
@@ -53,7 +53,7 @@ def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) 
 
 def place_credentials(place: S3Place, options: SourceOptions, env: Mapping[str, str]) -> FoundCredentials:
     """The credentials for ``place``, found without a request."""
-    aws = place.service == _AWS
+    aws = place.service == AWS
     return find_credentials(place.location.scheme, options, env, region=place.region, aws=aws)
 
 
