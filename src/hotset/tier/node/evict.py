@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotset.base.files import temporary_name
+from hotset.errors import Corrupt, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.packfile import PackGeometry
 from hotset.tier.node.space import cost_of, directory_cost
 
 if TYPE_CHECKING:
     from hotset.tier.node.cache import CacheDirectory
-    from hotset.tier.node.dataset import DatasetDirectory
+    from hotset.tier.node.dataset import Current, DatasetDirectory
 
 __all__ = ["admitted", "fair_shares", "make_room", "pack_costs", "share_of"]
 
@@ -115,7 +116,7 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
         for dataset in cache.all():
             unused = _lock_unused(dataset, locks)
             living = [digest for digest in dataset.digests() if digest not in unused or dataset.pinned(digest)]
-            current = dataset.current()
+            current = _current(dataset)
             in_use = bool(living) or dataset.identifier == for_dataset
             if current is not None and in_use:
                 living.append(current.digest)
@@ -138,11 +139,21 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
         return cache.space.free
 
 
+def _current(dataset: DatasetDirectory) -> Current | None:
+    """The current snapshot; None also if the file is damaged: that is for its users to hear, not for everybody else."""
+    try:
+        return dataset.current()
+    except Corrupt:
+        return None
+
+
 def _open_current(dataset: DatasetDirectory, *, leased: bool) -> Snapshot | None:
-    current = dataset.current()
+    current = _current(dataset)
     if current is None or (leased and not dataset.leased(current.digest)):
         return None
-    return Snapshot(dataset.snapshot_path(current.digest))
+    with suppress(NotFound, Corrupt):
+        return Snapshot(dataset.snapshot_path(current.digest))
+    return None
 
 
 def _lock_unused(dataset: DatasetDirectory, locks: ExitStack) -> set[str]:
@@ -158,7 +169,7 @@ def _lock_unused(dataset: DatasetDirectory, locks: ExitStack) -> set[str]:
 def _names_in(dataset: DatasetDirectory, digests: Iterable[str]) -> set[str]:
     names: set[str] = set()
     for digest in set(digests):
-        with suppress(LookupError):
+        with suppress(NotFound, Corrupt):
             names.update(name.hex() for name in Snapshot(dataset.snapshot_path(digest)).pack_names())
     return names
 
@@ -197,9 +208,10 @@ def _over_share(
     for dataset, snapshot in active:
         costs = pack_costs(snapshot)
         keep = admitted(snapshot.pack_names(), costs, shares[dataset.identifier])
-        for number in range(snapshot.pack_count):
-            path = dataset.packs / snapshot.pack_name(number).hex()
-            if number not in keep and path.exists():
+        pinned = _names_in(dataset, filter(dataset.pinned, dataset.digests()))
+        for number, name in enumerate(snapshot.pack_names()):
+            path = dataset.packs / name.hex()
+            if number not in keep and path.name not in pinned and path.exists():
                 victims.append(Victim(path, costs[number]))
     return victims
 
@@ -207,9 +219,10 @@ def _over_share(
 def _remove(cache: CacheDirectory, victim: Victim) -> int:
     try:
         if victim.path.is_dir():
+            # The ledger first: it must never promise files that are gone.
+            (victim.path.parent / f"{victim.path.name}.ledger").unlink(missing_ok=True)
             doomed = temporary_name(victim.path)
             victim.path.rename(doomed)
-            (victim.path.parent / f"{victim.path.name}.ledger").unlink(missing_ok=True)
             shutil.rmtree(doomed, ignore_errors=True)
         else:
             victim.path.unlink()
