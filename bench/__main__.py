@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from bench.chart import draw
 from bench.peers import PEERS
@@ -25,6 +27,7 @@ _FULL_SIZE, _FULL_TURNS = 1.0, 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 if a scenario broke off. A requirement that is not met is a finding, not an error."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _leave)
     chosen = options.only or list(SCENARIOS)
     size = options.size or (_QUICK_SIZE if options.quick else _FULL_SIZE)
     turns = options.turns or (_QUICK_TURNS if options.quick else _FULL_TURNS)
@@ -48,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     draw(rows, options.out / "results.png")
     print(f"\nwritten to {options.out}: results.json, results.md, results.png")
     return int(any(outcome.broken for outcome in outcomes.values()))
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    """End as after Ctrl-C: everything that was started is ended, everything that was written is removed."""
+    raise SystemExit(128 + number)
 
 
 @dataclass
