@@ -83,7 +83,7 @@ class Build:
 
     def client(self) -> FillClient:
         """A filler in a process of its own, not started yet."""
-        return FillClient(self.fill_settings, self.env, runtime_directory(self.settings))
+        return FillClient(self.fill_settings, environment, runtime_directory(self.settings))
 
     def fresh_since_ns(self, refresh: Refresh) -> int | None:
         """A listing made after this moment is good enough; None: any is."""

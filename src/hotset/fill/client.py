@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -47,10 +47,12 @@ _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotset.fill.process i
 class FillClient:
     """A filler in a process of its own. Picklable: the copy connects to the same filler and carries no secret."""
 
-    def __init__(self, settings: FillSettings, env: Mapping[str, str], runtime: Path) -> None:
-        """Starts nothing yet. ``runtime`` is a directory that only this user can enter."""
+    def __init__(self, settings: FillSettings, environment: Callable[[], Mapping[str, str]], runtime: Path) -> None:
+        """Starts nothing yet. ``runtime`` is a directory that only this user can enter; ``environment``, a function that can
+        be pickled, gives the variables with the clouds' settings in whichever process starts the filler.
+        """
         self._settings = settings
-        self._env = dict(env)
+        self._environment = environment
         self._runtime = runtime
         self._owner = os.getpid()
         self._socket = _socket_in(runtime)
@@ -73,7 +75,7 @@ class FillClient:
         )
         return {
             "_settings": replace(self._settings, sources=sources),
-            "_env": {},
+            "_environment": self._environment,
             "_runtime": self._runtime,
             "_owner": self._owner,
             "_socket": self._socket,
@@ -81,7 +83,6 @@ class FillClient:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._env = dict(os.environ)  # noqa: TID251  (a worker's own environment stands for what was not pickled)
         self._reset()
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class FillClient:
         )
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it ended at once; whoever connects finds out
-            process.stdin.write(encode_settings(self._settings, self._env, self._socket, os.getpid()) + b"\n")
+            process.stdin.write(encode_settings(self._settings, self._environment(), self._socket, os.getpid()) + b"\n")
             process.stdin.flush()
         return process
 

@@ -13,20 +13,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
-from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import Changed, Closed, HotsetError, NotFound
+from hotset.errors import Changed, Closed, HotsetError
 from hotset.fill.agenda import Agenda, Unit
 from hotset.fill.claims import AHEAD, Claims
+from hotset.fill.coverage import Coverage
 from hotset.fill.donors import Donors
-from hotset.fill.limit import LimitState, after_measurement, after_throttle
+from hotset.fill.limit import LimitState
+from hotset.fill.pace import Pace
 from hotset.fill.progress import Counters, FillStats, Progress
 from hotset.fill.staging import Staging
+from hotset.fill.unit import Elsewhere, Outcome, Result, UnitWork
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer, Source
 from hotset.tier.node.shelf import Shelf
@@ -37,28 +37,6 @@ __all__ = ["Engine", "Outcome"]
 CONTESTED_PAUSE = 0.01
 #: After so long the other filler counts as stalled, and the unit is fetched here as well.
 CONTESTED_PATIENCE = 60.0
-#: Seconds of one measurement of the throughput.
-PERIOD = 0.4
-#: What a request costs beside its bytes, expressed in bytes: lets one number measure small and large objects.
-REQUEST_WEIGHT = 2**16
-
-Outcome = Buffer | None
-"""What a waiter gets: None if the unit is in the cache now, else its bytes."""
-
-
-class _Elsewhere(Enum):
-    """Another filler of this machine is fetching the unit."""
-
-    CONTESTED = 1
-
-
-class _Result(NamedTuple):
-    """How the work on one unit ended, and what it cost."""
-
-    outcome: Outcome | HotsetError | _Elsewhere
-    fetched: int = -1  #: bytes that the source gave; -1 if it was not asked
-    copied: int = 0
-    damaged: Sequence[Unit] = ()
 
 
 class Engine:
@@ -78,9 +56,8 @@ class Engine:
     ) -> None:
         self.snapshot = snapshot
         self._shelf = shelf
-        self._source = source
+        self._unit = UnitWork(snapshot, shelf, source, claims, donors)
         self._claims = claims
-        self._donors = donors
         self._clock = clock
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
@@ -88,7 +65,8 @@ class Engine:
         # All below is protected by the lock.
         self._agenda = Agenda(snapshot)
         self._staging = Staging(staging)
-        self._limit = limit or LimitState()
+        self._pace = Pace(limit or LimitState(), clock)
+        self._coverage = Coverage(snapshot, shelf, clock)
         self._counters = Counters(clock)
         self._running: set[Unit] = set()
         self._waiters: dict[Unit, list[Future[Outcome]]] = {}
@@ -99,11 +77,6 @@ class Engine:
         self._idle = 0
         self._closed = False
         self._broken: HotsetError | None = None
-        self._counted = Progress(0, len(snapshot), 0, snapshot.total_bytes)
-        self._count_again = 0.0
-        self._period_start = clock()
-        self._period_work = 0
-        self._period_saturated = True
 
     # -- what callers ask for ------------------------------------------------------------------------------------------
 
@@ -133,12 +106,8 @@ class Engine:
         return futures
 
     def newest(self, position: int) -> Buffer:
-        """An object as the source has it now, whatever the snapshot says. Never stored: it is not the snapshot's."""
-        key = self.snapshot.key(position)
-        try:
-            data = self._source.newest(key)
-        except NotFound as error:
-            raise _removed(key) from error
+        """An object as the source has it now, whatever the snapshot says."""
+        data = self._unit.newest(position)
         with self._lock:
             self._counters.fetched(len(data))
         return data
@@ -150,7 +119,7 @@ class Engine:
             self._check_open()
             self._agenda.follow(order, ahead)
             self._drop_stale()
-            self._wake(self._limit.limit)
+            self._wake(self._pace.limit)
 
     def advance(self, positions: Sequence[int]) -> None:
         """These objects were read without being asked for here."""
@@ -165,7 +134,7 @@ class Engine:
             self._check_open()
             self._failed.clear()
             self._agenda.load(range(len(self.snapshot)))
-            self._wake(self._limit.limit)
+            self._wake(self._pace.limit)
 
     def cancel(self) -> None:
         """Stop fetching ahead; what somebody waits for is still fetched."""
@@ -193,48 +162,29 @@ class Engine:
             self._counters.retried += 1
             if throttled:
                 self._counters.throttled += 1
-                self._limit = after_throttle(self._limit)
-                self._period_saturated = False
+                self._pace.throttled()
 
     def stats(self) -> FillStats:
         with self._lock:
             return self._counters.stats(
-                running=len(self._running), limit=self._limit.limit, staged=self._staging.used, failed=len(self._failed)
+                running=len(self._running), limit=self._pace.limit, staged=self._staging.used, failed=len(self._failed)
             )
 
     def progress(self) -> Progress:
-        """How much of the snapshot is in the cache now, whoever put it there.
-
-        Counting looks at every pack, so of many packs it is done less often: a twentieth of the time at most.
-        """
+        """How far the load is; exact once nothing is left to do."""
         with self._lock:
-            if self._clock() < self._count_again and not self._quiet():
-                stats = self.stats()
-                return replace(
-                    self._counted,
-                    failed=stats.failed,
-                    objects_per_second=stats.objects_per_second,
-                    bytes_per_second=stats.bytes_per_second,
-                )
-        started = self._clock()
-        counted = self._count()
-        with self._lock:
-            self._counted, self._count_again = counted, self._clock() + 20 * (self._clock() - started)
-        return counted
-
-    def _count(self) -> Progress:
-        objects = held = 0
-        for number in range(self.snapshot.pack_count):
-            pack = self.snapshot.pack(number)
-            units = self._shelf.held(number)
-            objects += pack.objects * units // pack.units if units else 0
-            held += pack.size * units // pack.units if units else 0
-        with self._lock:
-            stats = self.stats()
-            return Progress(
-                objects, len(self.snapshot), held, self.snapshot.total_bytes, stats.failed,
-                stats.objects_per_second, stats.bytes_per_second, self._quiet(),
-            )  # fmt: skip
+            finished, stats = self._quiet(), self.stats()
+        objects, held = self._coverage.count(exactly=finished)
+        return Progress(
+            objects=objects,
+            total_objects=len(self.snapshot),
+            bytes=held,
+            total_bytes=self.snapshot.total_bytes,
+            failed=stats.failed,
+            objects_per_second=stats.objects_per_second,
+            bytes_per_second=stats.bytes_per_second,
+            finished=finished,
+        )
 
     def close(self) -> None:
         """End all threads; whoever waits gets `Closed`. Requests under way are waited for."""
@@ -260,7 +210,7 @@ class Engine:
     def _wake(self, units: int) -> None:
         """Make sure that somebody looks at the agenda: sleeping threads, and a new one while the limit allows."""
         self._work.notify(units)
-        if self._idle < units and len(self._threads) < self._limit.limit:
+        if self._idle < units and len(self._threads) < self._pace.limit:
             thread = threading.Thread(target=self._run, name=f"hotset-fetch-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -281,30 +231,30 @@ class Engine:
             self._settled.notify_all()
 
     def _fetch_until_closed(self) -> None:
-        done: tuple[Unit, _Result] | None = None
+        done: tuple[Unit, Result] | None = None
         while (unit := self._exchange(done)) is not None:
             try:
-                done = unit, self._fetch(*unit)
+                done = unit, self._work_on(unit)
             except HotsetError as error:
-                done = unit, _Result(error)
+                done = unit, Result(error)
             except Exception as error:  # noqa: BLE001  a defect must reach whoever waits instead of dying with this thread
-                done = unit, _Result(_defect(error))
+                done = unit, Result(_defect(error))
 
-    def _exchange(self, done: tuple[Unit, _Result] | None) -> Unit | None:
+    def _exchange(self, done: tuple[Unit, Result] | None) -> Unit | None:
         """Hand in a result and get the next unit, under one lock; waits for work, None when closed."""
         with self._lock:
             if done is not None:
                 self._settle(*done)
             while not self._closed and self._broken is None:
-                if len(self._running) < self._limit.limit and (unit := self._take()) is not None:
+                if len(self._running) < self._pace.limit and (unit := self._take()) is not None:
                     self._running.add(unit)
                     if self._agenda.pending:
                         self._wake(1)  # one after the other, so that there are never more threads than work
                     return unit
                 if self._quiet():
                     self._settled.notify_all()
-                if len(self._running) < self._limit.limit:
-                    self._period_saturated = False
+                if len(self._running) < self._pace.limit:
+                    self._pace.idle()
                 self._idle += 1
                 self._work.wait(max(0.001, self._look_again[0][0] - self._clock()) if self._look_again else None)
                 self._idle -= 1
@@ -364,47 +314,16 @@ class Engine:
         _, start, end = self.snapshot.unit_range(*unit)
         return end - start
 
-    # -- one unit ------------------------------------------------------------------------------------------------------
+    def _work_on(self, unit: Unit) -> Result:
+        patient = self._clock() < self._contested.get(unit, float("inf"))
+        return self._unit.fetch(*unit, patient=patient)
 
-    def _fetch(self, number: int, unit: int) -> _Result:
-        name = self.snapshot.pack_name(number)
-        admitted = self._shelf.admit(number)
-        claimed = admitted and self._claims.take(name, (number, unit))
-        if admitted and not claimed and self._clock() < self._contested.get((number, unit), float("inf")):
-            return _Result(_Elsewhere.CONTESTED)
-        try:
-            if admitted and self._shelf.present(number, unit):
-                return _Result(None)  # somebody finished it between our look and our lock
-            data = self._copied(number, unit)
-            copied, fetched = len(data or b""), -1
-            if data is None:
-                data = self._read(number, unit)
-                fetched = len(data)
-            if not admitted or not self._shelf.write(number, unit, data):
-                return _Result(data, fetched, copied)
-        finally:
-            if claimed or self._claims.holds((number, unit)):
-                self._claims.release(name, (number, unit))
-        damaged = self._shelf.finish(number)
-        return _Result(None, fetched, copied, [(number, bad) for bad in damaged])
+    # -- results --------------------------------------------------------------------------------------------------------
 
-    def _copied(self, number: int, unit: int) -> Buffer | None:
-        if not self._donors or self.snapshot.pack(number).stripe:
-            return None
-        return self._donors.find(self.snapshot, self.snapshot.pack_first[number] + unit)
-
-    def _read(self, number: int, unit: int) -> Buffer:
-        position, start, end = self.snapshot.unit_range(number, unit)
-        info = self.snapshot.info(position)
-        try:
-            return self._source.read(info.key, start, end, info)
-        except NotFound as error:
-            raise _removed(info.key) from error
-
-    def _settle(self, unit: Unit, result: _Result) -> None:
+    def _settle(self, unit: Unit, result: Result) -> None:
         outcome = result.outcome
         self._running.discard(unit)
-        if isinstance(outcome, _Elsewhere):
+        if isinstance(outcome, Elsewhere):
             self._staging.withdraw(unit)
             self._contested.setdefault(unit, self._clock() + CONTESTED_PATIENCE)
             self._look_again.append((self._clock() + CONTESTED_PAUSE, unit))
@@ -418,7 +337,7 @@ class Engine:
         self._counters.copied_bytes += result.copied
         if result.fetched >= 0:
             self._counters.fetched(result.fetched)
-            self._measure(result.fetched)
+            self._pace.fetched(result.fetched)
         if result.damaged:
             self._counters.damaged += len(result.damaged)
             self._agenda.repair(result.damaged)
@@ -445,25 +364,8 @@ class Engine:
             if not self._due(unit):
                 self._staging.withdraw(unit)
 
-    def _measure(self, size: int) -> None:
-        self._period_work += size + REQUEST_WEIGHT
-        now = self._clock()
-        elapsed = now - self._period_start
-        if elapsed < PERIOD:
-            return
-        if self._period_saturated:
-            before = self._limit.limit
-            self._limit = after_measurement(self._limit, self._period_work / elapsed)
-            if self._limit.limit > before:
-                self._wake(1)
-        self._period_start, self._period_work, self._period_saturated = now, 0, True
-
 
 def _defect(error: Exception) -> HotsetError:
     failure = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
-
-
-def _removed(key: str) -> Changed:
-    return Changed(f"{key!r} was removed from the source; reload the dataset")

@@ -1,0 +1,46 @@
+"""How much of a snapshot is in the cache, whoever put it there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from hotset.snapshot import Snapshot
+from hotset.tier.node.shelf import Shelf
+
+__all__ = ["Coverage"]
+
+#: Counting looks at every pack; with many packs it is done less often, so that it takes this part of the time at most.
+LARGEST_PART = 0.05
+
+
+class Coverage:
+    """Objects and bytes that are here. Thread-safe."""
+
+    def __init__(self, snapshot: Snapshot, shelf: Shelf, clock: Callable[[], float]) -> None:
+        self._snapshot = snapshot
+        self._shelf = shelf
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known = (0, 0)
+        self._again = float("-inf")
+
+    def count(self, *, exactly: bool) -> tuple[int, int]:
+        """(objects, bytes); of a moment ago unless ``exactly``. Packs that are filling count by their share of units."""
+        with self._lock:
+            started = self._clock()
+            if exactly or started >= self._again:
+                self._known = self._look()
+                now = self._clock()
+                self._again = now + (now - started) / LARGEST_PART
+            return self._known
+
+    def _look(self) -> tuple[int, int]:
+        objects = size = 0
+        for number in range(self._snapshot.pack_count):
+            held = self._shelf.held(number)
+            if held:
+                pack = self._snapshot.pack(number)
+                objects += pack.objects * held // pack.units
+                size += pack.size * held // pack.units
+        return objects, size
