@@ -184,7 +184,7 @@ def _victims(dataset: DatasetDirectory, kept: set[str], living: Sequence[str]) -
                     victims.append(Victim(Path(entry.path), cost_of(entry.stat().st_size)))
     with suppress(FileNotFoundError):
         victims.extend(
-            Victim(Path(entry.path), directory_cost(Path(entry.path)))
+            Victim(Path(entry.path), directory_cost(Path(entry.path), own=True))  # the rest lives on in other trees
             for entry in os.scandir(dataset.trees)
             if entry.is_dir() and entry.name not in living and not entry.name.startswith(".")
         )

@@ -104,8 +104,10 @@ class Space:
         return self._file.fd
 
 
-def directory_cost(directory: Path) -> int:
-    """What everything below ``directory`` takes when its files are full; hard links count once."""
+def directory_cost(directory: Path, *, own: bool = False) -> int:
+    """What everything below ``directory`` takes when its files are full; hard links count once, or if only its ``own``
+    files count, not at all.
+    """
     seen: set[int] = set()
     total = BLOCK
     pending = [os.fspath(directory)]
@@ -122,7 +124,7 @@ def directory_cost(directory: Path) -> int:
             if entry.is_dir(follow_symlinks=False):
                 total += max(BLOCK, stat.st_blocks * 512)
                 pending.append(entry.path)
-            elif stat.st_nlink == 1 or stat.st_ino not in seen:
+            elif stat.st_nlink == 1 or (not own and stat.st_ino not in seen):
                 seen.add(stat.st_ino)
                 total += max(cost_of(stat.st_size), stat.st_blocks * 512)
     return total

@@ -2,8 +2,7 @@
 
 A file appears under its name when it is complete and never before (rule 14): small objects are written without a name
 and linked; stripes of a large one go to a hidden partial file that is renamed after the last. What is present, and its
-CRC, stands in the tree's **ledger**: a pack file without data. A tree is admitted as a whole or not at all; while it
-fills, its ledger is a sparse file as long as the missing files together, so that the account of space sees them.
+CRC, stands in the tree's **ledger** (`treefiles.py`). A tree is admitted as a whole or not at all.
 A new snapshot's tree begins with hard links to the unchanged files of older trees.
 """
 
@@ -13,80 +12,30 @@ import os
 import threading
 from bisect import bisect_right
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
 
 from hotset.base.checksum import checksum
-from hotset.base.files import BLOCK, fsync_directory, temporary_name, tmpfile, write_all
-from hotset.base.maps import map_readonly
+from hotset.base.files import fsync_directory, temporary_name, tmpfile, write_all
 from hotset.errors import Corrupt, Full, NotFound
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.evict import make_room
-from hotset.tier.node.keys import check_keys
+from hotset.tier.node.keys import check_keys, directories_cost
 from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, count_words, create_pack
 from hotset.tier.node.space import cost_of
+from hotset.tier.node.treefiles import TreeFiles
 
 __all__ = ["TreeReader", "TreeShelf"]
 
 _READ_ONLY = 0o444
 
 
-class _Tree:
-    """Paths of one snapshot's tree, and its ledger."""
-
-    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.root = dataset.trees / snapshot.digest
-        self.ledger_path = dataset.trees / f"{snapshot.digest}.ledger"
-        self.name = bytes.fromhex(snapshot.digest)
-        self.bases = [0, *accumulate(snapshot.pack_units)]
-        self.ledger: MappedPack | None = None
-
-    def open_ledger(self) -> MappedPack | None:
-        if self.ledger is None:
-            with suppress(FileNotFoundError):
-                self.ledger = MappedPack.open_ledger(str(self.ledger_path), self.name, self.bases[-1])
-        return self.ledger
-
-    def path(self, number: int, unit: int) -> Path:
-        position, _, _ = self.snapshot.unit_range(number, unit)
-        return self.root / self.snapshot.key(position)
-
-    def partial(self, number: int) -> Path:
-        return self.root.with_name(f".{self.root.name}.{number}.part")
-
-    def striped(self, number: int) -> bool:
-        return self.snapshot.pack(number).stripe > 0
-
-    def files(self, number: int, unit: int) -> list[Path]:
-        """Where the bytes of a unit may be: in its file, or in that of a large object on its way."""
-        return [self.path(number, unit), *([self.partial(number)] if self.striped(number) else [])]
-
-    def read(self, number: int, unit: int) -> memoryview | None:
-        """Map the bytes of a unit from its file, if the file is there."""
-        _, start, end = self.snapshot.unit_range(number, unit)
-        for path in self.files(number, unit):
-            with suppress(FileNotFoundError, NotADirectoryError):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                break
-        else:
-            return None
-        try:
-            if os.fstat(fd).st_size < end:
-                raise Corrupt(f"{self.path(number, unit)} is shorter than the object it holds")
-            low = start - start % BLOCK
-            return map_readonly(fd, end - low, low)[start - low :]
-        finally:
-            os.close(fd)
-
-
 class TreeReader:
     """Reads objects from the plain files of one snapshot's tree."""
 
     def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
-        self._tree = _Tree(dataset, snapshot)
+        self._tree = TreeFiles(dataset, snapshot)
         #: As of `PackReader`: there are no packs here.
         self.views: list[memoryview | None] = [None] * snapshot.pack_count
 
@@ -307,25 +256,30 @@ class TreeShelf:
             elif not ledger.trusted:
                 self._recheck(ledger)
             self._finish_large()
+            if ledger is not None and not self.reader.complete:
+                self._tree.account(self._ledger())  # less is missing than when the tree was admitted
+                self._cache.space.recount()
 
     def _create(self) -> None:
         linked = self._link_unchanged()
         missing = sum(
             cost_of(self.snapshot.sizes[position]) for position in range(len(self.snapshot)) if position not in linked
         )
-        if not self._cache.space.reserve(missing):
-            make_room(self._cache, missing, for_dataset=self._dataset.identifier)
-            if not self._cache.space.reserve(missing):
+        geometry = PackGeometry(self._tree.bases[-1], missing + directories_cost(self.snapshot))
+        need = cost_of(geometry.length)
+        if not self._cache.space.reserve(need):
+            make_room(self._cache, need, for_dataset=self._dataset.identifier)
+            if not self._cache.space.reserve(need):
                 raise Full(
-                    f"the files need {missing} bytes and the quota of {self._cache.root} has {self._cache.space.free} left; "
+                    f"the files need {need} bytes and the quota of {self._cache.root} has {self._cache.space.free} left; "
                     "raise HOTSET_QUOTA, or use the layout 'packs', which reads through what does not fit"
                 )
         self._make_directory(self._tree.root)
-        geometry = PackGeometry(self._tree.bases[-1], missing)
         create_pack(str(self._tree.ledger_path), self._tree.name, geometry, mode=self._cache.file_mode, on_disk=False)
-        for position, check in linked.items():
-            number, units = self.snapshot.units_of(position)
-            self._mark(number, units[0], check)
+        with PackWriter(str(self._tree.ledger_path), geometry) as writer:
+            for position, check in linked.items():
+                number, units = self.snapshot.units_of(position)
+                writer.mark(self._tree.bases[number] + units[0], check)
 
     def _link_unchanged(self) -> dict[int, int]:
         """Hard-link what other trees of this dataset have in the same version: position -> CRC."""
@@ -333,7 +287,10 @@ class TreeShelf:
         for digest in self._dataset.digests():
             if digest == self.snapshot.digest:
                 continue
-            older = Snapshot(self._dataset.snapshot_path(digest))
+            try:
+                older = Snapshot(self._dataset.snapshot_path(digest))
+            except (NotFound, Corrupt):
+                continue  # collected meanwhile, or damaged: then nothing is taken from it
             reader = TreeReader(self._dataset, older)
             for position in range(len(self.snapshot)):
                 if position in linked or self.snapshot.pack(self.snapshot.packs[position]).stripe:
@@ -379,6 +336,7 @@ class TreeShelf:
         if self._cache.durable:
             fsync_directory(self._dataset.trees)
         self._tree.ledger = None
+        self._tree.account(self._ledger())
 
     def _lost_with(self, number: int, bad: list[int]) -> list[int]:
         """A large object whose file is gone has lost all of its stripes."""

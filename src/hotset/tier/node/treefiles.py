@@ -1,0 +1,94 @@
+"""Where the files of one snapshot's tree lie, and its ledger: what is present, with which checksum.
+
+A ledger is a pack file without data. While its tree fills it is a sparse file as long as what is still missing, so that
+the account of space sees all of the tree from the first moment on.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from hotset.base.files import BLOCK
+from hotset.base.maps import map_readonly
+from hotset.errors import Corrupt
+from hotset.snapshot import Snapshot
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.keys import directories_cost
+from hotset.tier.node.packfile import MappedPack
+from hotset.tier.node.space import cost_of
+
+__all__ = ["TreeFiles"]
+
+
+class TreeFiles:
+    """Paths of one snapshot's tree, and its ledger."""
+
+    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.root = dataset.trees / snapshot.digest
+        self.ledger_path = dataset.trees / f"{snapshot.digest}.ledger"
+        self.name = bytes.fromhex(snapshot.digest)
+        self.bases = [0, *accumulate(snapshot.pack_units)]
+        self.ledger: MappedPack | None = None
+
+    def open_ledger(self) -> MappedPack | None:
+        if self.ledger is None:
+            with suppress(FileNotFoundError):
+                self.ledger = MappedPack.open_ledger(str(self.ledger_path), self.name, self.bases[-1])
+        return self.ledger
+
+    def path(self, number: int, unit: int) -> Path:
+        position, _, _ = self.snapshot.unit_range(number, unit)
+        return self.root / self.snapshot.key(position)
+
+    def partial(self, number: int) -> Path:
+        return self.root.with_name(f".{self.root.name}.{number}.part")
+
+    def striped(self, number: int) -> bool:
+        return self.snapshot.pack(number).stripe > 0
+
+    def files(self, number: int, unit: int) -> list[Path]:
+        """Where the bytes of a unit may be: in its file, or in that of a large object on its way."""
+        return [self.path(number, unit), *([self.partial(number)] if self.striped(number) else [])]
+
+    def read(self, number: int, unit: int) -> memoryview | None:
+        """Map the bytes of a unit from its file, if the file is there."""
+        _, start, end = self.snapshot.unit_range(number, unit)
+        for path in self.files(number, unit):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                break
+        else:
+            return None
+        try:
+            if os.fstat(fd).st_size < end:
+                raise Corrupt(f"{self.path(number, unit)} is shorter than the object it holds")
+            low = start - start % BLOCK
+            return map_readonly(fd, end - low, low)[start - low :]
+        finally:
+            os.close(fd)
+
+    def missing(self, ledger: MappedPack) -> int:
+        """What the absent files, and their directories, will take. A large object on its way has a file as long as itself
+        already.
+        """
+        total = directories_cost(self.snapshot)
+        absent = np.frombuffer(ledger.words, np.uint32) == 0
+        sizes = self.snapshot.size_array()
+        for number in range(self.snapshot.pack_count):
+            first, units = self.snapshot.pack_first[number], self.snapshot.pack_units[number]
+            if not self.striped(number):
+                lengths = sizes[first : first + units][absent[self.bases[number] : self.bases[number + 1]]]
+                total += int((-(-lengths.astype(np.int64) // BLOCK)).sum()) * BLOCK
+            elif not any(path.exists() for path in self.files(number, 0)):
+                total += cost_of(self.snapshot.pack_sizes[number])
+        return total
+
+    def account(self, ledger: MappedPack) -> None:
+        """Make the ledger's file as long as what is missing. No reader has mapped more of it than its header."""
+        os.truncate(self.ledger_path, ledger.geometry.data_at + self.missing(ledger))

@@ -1,0 +1,358 @@
+"""What every layout of the node tier must do. A new layout is one more subclass at the end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hotset.snapshot import Snapshot
+from hotset.tier.node import CacheDirectory, DatasetDirectory, packfile
+from hotset.tier.node.dataset import Layout
+from hotset.tier.node.shelf import Shelf, UnitReader, open_reader, open_shelf
+from tests.support.processes import open_fds
+from tests.unit.tier.making import all_units, check, contents, dataset_in, fill, hidden_files, publish, unit_of
+
+OBJECTS = contents()
+
+
+class ShelfContract:
+    layout: Layout
+
+    @pytest.fixture(params=["disk", "memory"])
+    def root(self, request: pytest.FixtureRequest, tmp_path: Path):
+        """A cache directory on a disk (of the temporary directory) and one in memory."""
+        if request.param == "disk":
+            yield tmp_path / "cache"
+            return
+        import tempfile
+
+        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hotset-test-") as directory:
+            yield Path(directory) / "cache"
+
+    @pytest.fixture
+    def dataset(self, root: Path) -> DatasetDirectory:
+        return dataset_in(CacheDirectory(root, quota=64 * 2**20), layout=self.layout)
+
+    @pytest.fixture
+    def snapshot(self, dataset: DatasetDirectory) -> Snapshot:
+        return publish(dataset, OBJECTS)
+
+    @pytest.fixture
+    def open_one(self, dataset: DatasetDirectory, snapshot: Snapshot):
+        """Opens shelves as separate fillers do."""
+        opened: list[Shelf] = []
+
+        def opener() -> Shelf:
+            shelf = open_shelf(DatasetDirectory(dataset.path, CacheDirectory(dataset.cache.root)), snapshot)
+            opened.append(shelf)
+            return shelf
+
+        yield opener
+        for shelf in opened:
+            shelf.close()
+
+    @pytest.fixture
+    def shelf(self, open_one) -> Shelf:
+        return open_one()
+
+    @pytest.fixture
+    def reader(self, dataset: DatasetDirectory, snapshot: Snapshot) -> UnitReader:
+        return open_reader(dataset, snapshot)
+
+    # -- where bytes lie: the second route, past the shelf -----------------------------------------------------------
+
+    def file_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int, unit: int) -> tuple[Path, int]:
+        """The file with the bytes of a unit, and where they begin in it."""
+        raise NotImplementedError
+
+    def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
+        """The file that says what is present."""
+        raise NotImplementedError
+
+    def damage(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int, unit: int) -> None:
+        """Flip a bit of a unit on the disk, as bad hardware does: in place."""
+        path, offset = self.file_of(dataset, snapshot, number, unit)
+        path.chmod(0o600)
+        with path.open("r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 16]))
+
+    def some_units(self, snapshot: Snapshot, count: int = 3) -> list[tuple[int, int]]:
+        """Units with bytes, in different packs, of small objects."""
+        found: dict[int, tuple[int, int]] = {}
+        for number, unit in all_units(snapshot):
+            _, start, end = snapshot.unit_range(number, unit)
+            if end > start and not snapshot.pack(number).stripe:
+                found[number] = (number, unit)
+        return list(found.values())[:count]
+
+    def large(self, snapshot: Snapshot) -> int:
+        return snapshot.packs[snapshot.find("large")]
+
+    # -- the contract ------------------------------------------------------------------------------------------------
+
+    def test_absent_until_written_then_exactly_these_bytes(self, shelf: Shelf, reader: UnitReader, snapshot: Snapshot):
+        assert check(reader, snapshot, OBJECTS) == 0
+        written = set()
+        for number, unit in all_units(snapshot)[::3]:
+            assert shelf.admit(number)
+            assert not shelf.present(number, unit)
+            assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit)) is True
+            assert shelf.present(number, unit)
+            written.add((number, unit))
+        for number, unit in all_units(snapshot):
+            assert (reader.unit(number, unit) is not None) == ((number, unit) in written)
+        assert check(reader, snapshot, OBJECTS) == len(written)
+
+    def test_complete(self, shelf: Shelf, reader: UnitReader, snapshot: Snapshot):
+        assert fill(shelf, snapshot, OBJECTS) == len(all_units(snapshot))
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        for number in range(snapshot.pack_count):
+            assert shelf.held(number) == reader.held(number) == snapshot.pack_units[number]
+            assert shelf.finish(number) == []
+            assert shelf.repair(number) == []
+
+    def test_views_are_read_only_and_outlive_the_reader(self, shelf: Shelf, reader: UnitReader, snapshot: Snapshot):
+        fill(shelf, snapshot, OBJECTS)
+        number, unit = self.some_units(snapshot)[0]
+        view = reader.unit(number, unit)
+        assert view is not None
+        reader.close()
+        shelf.close()
+        assert view.readonly
+        assert view == unit_of(snapshot, OBJECTS, number, unit)
+
+    def test_a_large_object_is_readable_stripe_by_stripe(self, shelf: Shelf, reader: UnitReader, snapshot: Snapshot):
+        number = self.large(snapshot)
+        assert snapshot.pack_units[number] == 4
+        for done, unit in enumerate((2, 0, 3, 1), start=1):
+            assert shelf.admit(number)
+            assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+            assert shelf.finish(number) == []
+            assert check(reader, snapshot, OBJECTS) == done
+            assert reader.held(number) == done
+
+    def test_another_filler_and_another_reader_see_it_at_once(self, open_one, dataset, snapshot: Snapshot):
+        one, two = open_one(), open_one()
+        seen = open_reader(dataset, snapshot)
+        for number, unit in all_units(snapshot):
+            writer, other = (one, two) if unit % 2 else (two, one)
+            assert writer.admit(number)
+            assert writer.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+            assert other.admit(number)
+            assert other.present(number, unit)
+            assert seen.unit(number, unit) is not None
+            assert writer.finish(number) == []
+        assert check(seen, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_present_bytes_are_never_written_again(self, open_one, reader: UnitReader, snapshot: Snapshot):
+        """A filler that counted as stalled comes back with bytes that a careless source gave it (rule 3)."""
+        shelf, stalled = open_one(), open_one()
+        stalled.admit(0)
+        fill(shelf, snapshot, OBJECTS)
+        for number, unit in [*self.some_units(snapshot), (self.large(snapshot), 1)]:
+            right = unit_of(snapshot, OBJECTS, number, unit)
+            view = reader.unit(number, unit)
+            assert stalled.write(number, unit, bytes(len(right))) is True
+            assert stalled.finish(number) == []
+            assert view == right
+            reader.forget(number)
+            assert reader.unit(number, unit) == right
+        assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_many_threads(self, shelf: Shelf, reader: UnitReader, snapshot: Snapshot):
+        barrier = threading.Barrier(8)
+
+        def work(share: int) -> None:
+            barrier.wait()
+            for number, unit in all_units(snapshot)[share::8]:
+                assert shelf.admit(number)
+                assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+                assert shelf.finish(number) == []
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        assert all(shelf.held(number) == snapshot.pack_units[number] for number in range(snapshot.pack_count))
+
+    def test_a_damaged_unit_is_found_when_everything_is_there(self, shelf, reader, dataset, snapshot):
+        """Before the seal all is read back: what is wrong is absent again, and can be written again."""
+        (number, unit), *_ = self.some_units(snapshot)
+        last = all_units(snapshot)[-1] if self.layout == "files" else (number, 0 if unit else 1)
+        for other in all_units(snapshot):
+            if other != last:
+                assert shelf.admit(other[0])
+                shelf.write(*other, unit_of(snapshot, OBJECTS, *other))
+        self.damage(dataset, snapshot, number, unit)
+        assert shelf.admit(last[0])
+        shelf.write(*last, unit_of(snapshot, OBJECTS, *last))
+        found = {number: shelf.finish(number), last[0]: shelf.finish(last[0])}
+        assert not shelf.present(number, unit)
+        assert found[number] in ([unit], [])  # in a tree the seal of all finds it, whichever pack was finished
+        reader.forget(number)
+        assert reader.unit(number, unit) is None
+        assert shelf.admit(number)
+        assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+        assert shelf.finish(number) == []
+        reader.forget(number)
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_repair_takes_out_what_is_damaged_and_nothing_else(self, open_one, dataset, snapshot):
+        fill(open_one(), snapshot, OBJECTS)
+        bad = [*self.some_units(snapshot), (self.large(snapshot), 2)]
+        for number, unit in bad:
+            self.damage(dataset, snapshot, number, unit)
+        shelf = open_one()
+        for number in range(snapshot.pack_count):
+            damaged = [unit for pack, unit in bad if pack == number]
+            assert set(damaged) == set(shelf.repair(number))
+            for unit in damaged:
+                assert not shelf.present(number, unit)
+        absent = [(number, unit) for number, unit in all_units(snapshot) if not shelf.present(number, unit)]
+        assert set(bad) <= set(absent)
+        assert all((number, unit) in bad or number == self.large(snapshot) for number, unit in absent)
+        assert fill(shelf, snapshot, OBJECTS) == len(absent)
+        assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_what_somebody_has_mapped_stays_as_it_was_through_repair_and_refill(self, open_one, dataset, snapshot):
+        """A reader keeps the bytes that it was given: right ones stay right, whatever happens to the file."""
+        fill(open_one(), snapshot, OBJECTS)
+        old = open_reader(dataset, snapshot)
+        views = {unit: old.unit(*unit) for unit in all_units(snapshot)}
+        bad = self.some_units(snapshot)
+        for unit in bad:
+            self.damage(dataset, snapshot, *unit)
+        shelf = open_one()
+        for number in range(snapshot.pack_count):
+            shelf.repair(number)
+        fill(shelf, snapshot, OBJECTS)
+        for unit, view in views.items():
+            assert (view == unit_of(snapshot, OBJECTS, *unit)) == (unit not in bad)
+
+    def test_after_a_crash_of_the_machine_only_what_matches_is_believed(
+        self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(packfile, "_boot", b"an earlier boot!")
+        before = open_one()
+        written = all_units(snapshot)[: len(all_units(snapshot)) * 2 // 3]
+        for number, unit in written:
+            before.admit(number)
+            before.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+        before.close()
+        bad = self.some_units(snapshot, 2)
+        assert set(bad) <= set(written)
+        for unit in bad:
+            self.damage(dataset, snapshot, *unit)
+        monkeypatch.setattr(packfile, "_boot", None)
+        assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == 0, "nobody looks before a filler has checked"
+        shelf = open_one()
+        present = {unit for unit in all_units(snapshot) if shelf.present(*unit)}
+        assert present == set(written) - set(bad)
+        assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(present)
+        assert fill(shelf, snapshot, OBJECTS) == len(all_units(snapshot)) - len(present)
+
+    def test_what_was_sealed_is_believed_after_a_crash_of_the_machine(
+        self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(packfile, "_boot", b"an earlier boot!")
+        fill(open_one(), snapshot, OBJECTS)
+        monkeypatch.setattr(packfile, "_boot", None)
+        assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(all_units(snapshot))
+        assert fill(open_one(), snapshot, OBJECTS) == 0
+
+    @pytest.mark.parametrize("how", ["truncated", "empty", "foreign", "other header"])
+    def test_a_damaged_book_is_made_anew(self, open_one, dataset, snapshot, how: str):
+        fill(open_one(), snapshot, OBJECTS)
+        number, unit = self.some_units(snapshot)[0]
+        path = self.book_of(dataset, snapshot, number)
+        damaged = {
+            "truncated": path.read_bytes()[:100],
+            "empty": b"",
+            "foreign": b"#!/bin/sh\n" * 10_000,
+            "other header": b"HOTSETPK" + bytes(40_000),
+        }[how]
+        path.unlink()
+        path.write_bytes(damaged)
+        shelf = open_one()
+        assert shelf.admit(number)
+        assert not shelf.present(number, unit)
+        assert fill(shelf, snapshot, OBJECTS) >= snapshot.pack_units[number]
+        assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_who_misses_what_somebody_removed_gets_it_again(self, open_one, dataset, snapshot):
+        """By hand, by a clean-up job: a removed file is absent, not an endless wait."""
+        shelf = open_one()
+        fill(shelf, snapshot, OBJECTS)
+        for number, unit in [self.some_units(snapshot)[0], (self.large(snapshot), 0)]:
+            self.file_of(dataset, snapshot, number, unit)[0].unlink()
+            reader = open_reader(dataset, snapshot)
+            assert reader.unit(number, unit) is None
+            shelf.verify_presence(number, unit)
+            assert not shelf.present(number, unit)
+            assert fill(shelf, snapshot, OBJECTS) >= 1
+            reader.forget(number)
+            assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_the_account_covers_what_was_admitted_before_it_is_written(self, shelf, dataset, snapshot):
+        """Whoever is admitted later must not take the room that was promised, also after a recount."""
+        space = dataset.cache.space
+        for number in range(snapshot.pack_count):
+            assert shelf.admit(number)
+        promised = space.committed
+        assert promised >= dataset.cache.usage()
+        assert space.recount() >= snapshot.total_bytes
+        fill(shelf, snapshot, OBJECTS)
+        assert dataset.cache.usage() <= promised
+        assert dataset.cache.usage() <= space.recount() <= promised + 2**16
+
+    def test_nothing_is_left_behind(self, open_one, root: Path, snapshot: Snapshot):
+        before = open_fds()
+        shelf = open_one()
+        fill(shelf, snapshot, OBJECTS)
+        check(shelf.reader, snapshot, OBJECTS)
+        shelf.close()
+        assert len(open_fds()) == len(before)
+        assert hidden_files(root) == []
+
+
+class TestPacks(ShelfContract):
+    layout: Layout = "packs"
+
+    def file_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int, unit: int) -> tuple[Path, int]:
+        path = self.book_of(dataset, snapshot, number)
+        return path, path.stat().st_size - snapshot.pack_sizes[number] + snapshot.unit_offset(number, unit)
+
+    def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
+        return dataset.packs / snapshot.pack_name(number).hex()
+
+
+class TestTrees(ShelfContract):
+    layout: Layout = "files"
+
+    def file_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int, unit: int) -> tuple[Path, int]:
+        position, start, _ = snapshot.unit_range(number, unit)
+        return dataset.trees / snapshot.digest / snapshot.key(position), start
+
+    def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
+        return dataset.trees / f"{snapshot.digest}.ledger"
+
+
+def test_the_suite_knows_where_bytes_lie(tmp_path: Path):
+    """The second route reads the same bytes as the shelf; else the damage above would hit nothing."""
+    for suite in (TestPacks(), TestTrees()):
+        dataset = dataset_in(CacheDirectory(tmp_path / suite.layout), layout=suite.layout)
+        snapshot = publish(dataset, OBJECTS)
+        shelf = open_shelf(dataset, snapshot)
+        fill(shelf, snapshot, OBJECTS)
+        for number, unit in all_units(snapshot):
+            path, offset = suite.file_of(dataset, snapshot, number, unit)
+            wanted = unit_of(snapshot, OBJECTS, number, unit)
+            with path.open("rb") as file:
+                assert os.pread(file.fileno(), len(wanted), offset) == wanted
+        shelf.close()
