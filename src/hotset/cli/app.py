@@ -120,7 +120,7 @@ def _guarded(out: Output, action: Callable[[], int | None]) -> int:
         # Whoever read our output has enough of it (`hotset cat ... | head`). The interpreter flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
-    except Exception as error:  # the border of the program: a person gets a sentence, and a traceback on demand
+    except Exception as error:  # noqa: BLE001  (the border of the program: a sentence, and a traceback on demand)
         out.fail(error, f"{type(error).__name__}: {error} (this was not foreseen; --debug shows where it comes from)")
         return 1
     return code

@@ -72,7 +72,9 @@ def _units(build: Build, snapshot: Snapshot, reader: UnitReader, position: int) 
                 reader.forget(number)
                 data = fetched if fetched is not None else _here(reader, number, unit)
                 if data is None:
-                    raise Corrupt(f"the cache loses its packs faster than they are read; see `hotset verify {build.name}`")
+                    raise Corrupt(
+                        f"the cache loses its packs faster than they are read; see `hotset verify {build.name}`"
+                    )
             yield data
     finally:
         if service is not None:

@@ -99,7 +99,7 @@ def attended(action: Callable[[], T], tick: Callable[[], None]) -> T:
     def run() -> None:
         try:
             future.set_result(action())
-        except BaseException as error:  # whatever it is, it is raised below
+        except BaseException as error:  # noqa: BLE001  (whatever it is, it is raised below)
             future.set_exception(error)
 
     threading.Thread(target=run, name="hotset-work", daemon=True).start()

@@ -10,7 +10,7 @@ import typer
 
 from hotset.base.sizes import format_size
 from hotset.cli.fill import Filled, fill, list_source, serving
-from hotset.cli.options import Show, ShowProgress, mounts
+from hotset.cli.options import Anonymous, Endpoint, Profile, Region, RequesterPays, Show, ShowProgress, mounts
 from hotset.cli.output import Output
 from hotset.cli.progress import Reporter, reporter
 from hotset.cli.text import duration, percent, plural, printable, rate
@@ -47,16 +47,18 @@ def load(
         Literal["packs", "files"] | None,
         typer.Option(help="packs (default) for the library; files for programs that read paths."),
     ] = None,
-    include: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Only keys that match one of these.")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Only keys that match one of these.")
+    ] = None,
     exclude: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="No keys that match one of these.")] = None,
     quota: Annotated[str | None, typer.Option(metavar="SIZE", help="How large the cache may become: 200GiB.")] = None,
     max_rate: Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes a second to fetch: 100MB.")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="List the source even if that was done just now.")] = False,
-    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="Of an S3-compatible service.")] = None,
-    region: Annotated[str | None, typer.Option(help="Of the bucket.")] = None,
-    anonymous: Annotated[bool, typer.Option("--anonymous", help="Do not sign requests (public buckets).")] = False,
-    requester_pays: Annotated[bool, typer.Option("--requester-pays", help="Pay for the requests.")] = False,
-    profile: Annotated[str | None, typer.Option(help="Profile of ~/.aws.")] = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    requester_pays: RequesterPays = False,
+    profile: Profile = None,
     progress: ShowProgress = Show.auto,
 ) -> int:
     """Copy a dataset into the cache.

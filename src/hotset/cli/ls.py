@@ -28,7 +28,7 @@ def ls(out: Output) -> None:
     cache = existing_cache()
     if cache is None:
         root = Settings.of(environment()).cache
-        document = {"cache": str(root), "quota": None, "used": 0, "datasets": []}
+        document: dict[str, object] = {"cache": str(root), "quota": None, "used": 0, "datasets": []}
         out.result(document, f"There is no cache at {root} yet; begin with: hotset load URI")
         return
     infos = [describe(cache, name) for name in cache.names()]

@@ -14,7 +14,20 @@ from hotset.errors import InvalidInput
 if TYPE_CHECKING:
     from hotset.tier.node import CacheDirectory
 
-__all__ = ["AsJson", "Debug", "Name", "Show", "ShowProgress", "existing_cache", "mounts"]
+__all__ = [
+    "Anonymous",
+    "AsJson",
+    "Debug",
+    "Endpoint",
+    "Name",
+    "Profile",
+    "Region",
+    "RequesterPays",
+    "Show",
+    "ShowProgress",
+    "existing_cache",
+    "mounts",
+]
 
 
 class Show(StrEnum):
@@ -48,6 +61,11 @@ ShowProgress = Annotated[
         "document a line), none. Goes to standard error.",
     ),
 ]
+Endpoint = Annotated[str | None, typer.Option(metavar="URL", help="Of an S3-compatible service.")]
+Region = Annotated[str | None, typer.Option(metavar="NAME", help="Of the bucket.")]
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="Do not sign requests (public buckets).")]
+RequesterPays = Annotated[bool, typer.Option("--requester-pays", help="Pay for the requests.")]
+Profile = Annotated[str | None, typer.Option(metavar="NAME", help="Profile of ~/.aws.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error comes from.")]
 

@@ -73,8 +73,13 @@ def checking(phase: str, done: int, total: int) -> Status:
 
 
 class Reporter(Protocol):
+    """Shows one status after the other, each in the place of the one before."""
+
     def show(self, status: Status) -> None:
         """Called a few times a second, and at each change of phase."""
+
+    def say(self, text: str) -> None:
+        """Something that is to stay."""
 
     def close(self) -> None:
         """Before anything else is written. Idempotent."""
@@ -82,6 +87,9 @@ class Reporter(Protocol):
 
 class _Silent:
     def show(self, status: Status) -> None:
+        pass
+
+    def say(self, text: str) -> None:
         pass
 
     def close(self) -> None:
@@ -105,6 +113,9 @@ class _Lines:
         share = "" if status.share is None else f"{percent(status.share)}, "
         print(f"{status.phase}: {share}{status.text}", file=self._stream, flush=True)
 
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
     def close(self) -> None:
         pass
 
@@ -124,6 +135,9 @@ class _Documents:
             return
         self._phase, self._next = status.phase, now + 0.5
         print(json.dumps({"phase": status.phase, **status.facts}), file=self._stream, flush=True)
+
+    def say(self, text: str) -> None:
+        print(json.dumps({"said": text}), file=self._stream, flush=True)
 
     def close(self) -> None:
         pass
@@ -155,6 +169,9 @@ class _Bar:
         head = Text(f"{status.phase} {percent(status.share)}".ljust(16), style="bold")
         first = Columns([head, ProgressBar(total=1.0, completed=status.share, width=48)])
         self._live.update(Group(first, Text(status.text, style="dim", overflow="ellipsis", no_wrap=True)))
+
+    def say(self, text: str) -> None:
+        self._live.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
         self._live.stop()

@@ -81,9 +81,7 @@ def _preview(build: Build, service: FillService, report: Reporter) -> Changes:
         seen = objects
 
     with tempfile.TemporaryDirectory(prefix="hotset-") as directory:
-        after = attended(
-            lambda: service.preview(Path(directory), on_listed=listed), lambda: report.show(listing(seen))
-        )
+        after = attended(lambda: service.preview(Path(directory), on_listed=listed), lambda: report.show(listing(seen)))
         if build.directory.current() is None:
             return diff(None, after)
         before, lease = build.directory.open()

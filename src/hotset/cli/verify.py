@@ -67,5 +67,7 @@ def _text(name: str, verified: Verified) -> str:
     lines += [f"  {printable(entry.key)}" for entry in verified.damaged[:TOLD]]
     if len(verified.damaged) > TOLD:
         lines.append(f"  ... and {len(verified.damaged) - TOLD} more (--json has all)")
-    lines.append(f"The damaged copies are dropped and will be fetched again when they are read, or by: hotset load --name {name}")
+    lines.append(
+        f"The damaged copies are dropped and will be fetched again when they are read, or by: hotset load --name {name}"
+    )
     return "\n".join(lines)

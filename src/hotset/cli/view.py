@@ -56,7 +56,9 @@ def view(
                 filled = fill(service, snapshot.digest, report)
             if filled.failures:
                 key, error = min(filled.failures.items())
-                raise type(error)(f"{plural(len(filled.failures), 'object')} could not be loaded, {key!r} first: {error}")
+                raise type(error)(
+                    f"{plural(len(filled.failures), 'object')} could not be loaded, {key!r} first: {error}"
+                )
             link = link_view(directory.absolute(), build.directory.trees / snapshot.digest)
         finally:
             lease.release()

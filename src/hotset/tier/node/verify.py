@@ -20,6 +20,8 @@ Advance = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Damage:
+    """An object whose bytes were not what had been stored."""
+
     snapshot: str
     key: str
 
