@@ -154,6 +154,7 @@ class PackWriter:
 
     def __init__(self, path: str, geometry: PackGeometry) -> None:
         """FileNotFoundError if the pack is not there (any more)."""
+        self._fd = -1  # what `__del__` sees if there is no such file
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._geometry = geometry
 
