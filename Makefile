@@ -14,6 +14,8 @@ LOCK       := uv.lock pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1
+# As pip does: the certificate authority of a company is in the store of the system.
+export UV_SYSTEM_CERTS ?= 1
 unexport VIRTUAL_ENV
 
 # --inexact: the environment is shared by the targets below, each of which adds what it needs.
