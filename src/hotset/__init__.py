@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from hotset.read.dataset import Dataset
     from hotset.snapshot import Changes
     from hotset.source import SourceOptions
+    from hotset.tier.node import CacheDirectory
+    from hotset.tier.node.dataset import SnapshotRecord
     from hotset.tier.node.inventory import DatasetInfo
 
 __all__ = [
@@ -54,11 +56,14 @@ __all__ = [
     "InvalidInput",
     "NotFound",
     "Progress",
+    "SnapshotRecord",
     "SourceOptions",
     "Unavailable",
     "__version__",
     "datasets",
     "open",
+    "pin",
+    "snapshots",
 ]
 
 __version__ = "0.1.0"
@@ -68,6 +73,7 @@ _LAZY = {
     "Dataset": "hotset.read.dataset",
     "DatasetInfo": "hotset.tier.node.inventory",
     "Progress": "hotset.fill.progress",
+    "SnapshotRecord": "hotset.tier.node.dataset",
     "SourceOptions": "hotset.source",
 }
 
@@ -145,12 +151,31 @@ def open(  # noqa: A001  (as in `gzip.open`; meant to be used with the package's
 
 def datasets(*, cache: str | Path | None = None) -> list[DatasetInfo]:
     """What is in the cache: one entry a name."""
-    from hotset.config.settings import Settings, environment
-    from hotset.tier.node import CacheDirectory
     from hotset.tier.node.inventory import describe
 
+    directory = _cache_directory(cache)
+    return [] if directory is None else [describe(directory, name) for name in directory.names()]
+
+
+def snapshots(name: str, *, cache: str | Path | None = None) -> list[SnapshotRecord]:
+    """The snapshots of a dataset that are in the cache, oldest first; open one with ``hotset.open(..., snapshot=digest)``."""
+    directory = _cache_directory(cache)
+    if directory is None:
+        raise NotFound(f"no dataset {name!r}: the cache directory does not exist yet")
+    return directory.dataset(name).snapshots()
+
+
+def pin(name: str, snapshot: str, *, pinned: bool = True, cache: str | Path | None = None) -> None:
+    """Keep a snapshot (a digest, or its beginning) and its packs until it is unpinned, whoever needs room."""
+    directory = _cache_directory(cache)
+    if directory is None:
+        raise NotFound(f"no dataset {name!r}: the cache directory does not exist yet")
+    directory.dataset(name).pin(snapshot, pinned=pinned)
+
+
+def _cache_directory(cache: str | Path | None) -> CacheDirectory | None:
+    from hotset.config.settings import Settings, environment
+    from hotset.tier.node import CacheDirectory
+
     root = Path(cache).expanduser().absolute() if cache is not None else Settings.of(environment()).cache
-    if not root.exists():
-        return []
-    directory = CacheDirectory(root)
-    return [describe(directory, name) for name in directory.names()]
+    return CacheDirectory(root) if root.exists() else None
