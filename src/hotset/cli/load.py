@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -14,7 +15,7 @@ from hotset.cli.options import Anonymous, Endpoint, Profile, Region, RequesterPa
 from hotset.cli.output import Output
 from hotset.cli.progress import Reporter, reporter
 from hotset.cli.text import duration, percent, plural, printable, rate
-from hotset.errors import Changed, HotsetError, InvalidInput, Unavailable
+from hotset.errors import Changed, Corrupt, HotsetError, InvalidInput, Unavailable
 
 if TYPE_CHECKING:
     from hotset.config.builder import Build
@@ -100,13 +101,19 @@ def _listed(out: Output, build: Build, service: FillService, report: Reporter, *
     since = build.fresh_since_ns("always" if always else "auto")
     assert since is not None, "only refresh='never' accepts any listing"
     try:
-        return list_source(service, report, not_before_ns=since)
+        current = list_source(service, report, not_before_ns=since)
+        _, lease = build.directory.open(current.digest)
+        lease.release()
     except Unavailable as error:
         last = build.directory.current()
         if last is None or always:
             raise
         out.note(f"note: the source cannot be listed now ({error}); going on with the last snapshot")
         return last
+    except Corrupt as error:
+        out.note(f"note: {error}; it is being listed again")
+        return list_source(service, report, not_before_ns=time.time_ns())
+    return current
 
 
 def _forget_empty(build: Build) -> None:
