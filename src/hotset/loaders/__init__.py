@@ -1,0 +1,1 @@
+"""Doors for other libraries: thin, over `hotset.read` and `hotset.config`."""
