@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hotset.snapshot import Listing, PlanParameters, Snapshot, plan
 from hotset.source.base import FingerprintKind, ObjectInfo
@@ -67,7 +68,7 @@ def fill(shelf: Shelf, snapshot: Snapshot, objects: Contents) -> int:
     return stored
 
 
-def filled(dataset: DatasetDirectory, objects: Contents, **how: int) -> Snapshot:
+def filled(dataset: DatasetDirectory, objects: Contents, **how: Any) -> Snapshot:
     """Publish and fill, as a filler with a lease does."""
     digest = publish(dataset, objects, **how).digest
     snapshot, lease = dataset.open(digest)

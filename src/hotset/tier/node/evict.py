@@ -134,7 +134,7 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
         for victim in enough(order, short):
             short -= _remove(cache, victim)
         if short > 0:
-            for victim in enough(_over_share(cache, active, for_dataset), short):
+            for victim in enough(_over_share(cache, active, for_dataset, need), short):
                 _remove(cache, victim)
         return cache.space.free
 
@@ -196,12 +196,12 @@ def _belongs(victim: Victim, names: set[str], current: object) -> bool:
 
 
 def _over_share(
-    cache: CacheDirectory, active: Sequence[tuple[DatasetDirectory, Snapshot]], for_dataset: str
+    cache: CacheDirectory, active: Sequence[tuple[DatasetDirectory, Snapshot]], for_dataset: str, need: int
 ) -> list[Victim]:
-    """What other datasets in use hold beyond their fair shares."""
+    """What other datasets in use hold beyond their fair shares, once ``for_dataset`` has at least what it needs now."""
     demands = {dataset.identifier: sum(pack_costs(snapshot)) for dataset, snapshot in active}
     mine = _open_current(cache.by_id(for_dataset), leased=False)
-    demands[for_dataset] = sum(pack_costs(mine)) if mine is not None else 0
+    demands[for_dataset] = max(need, sum(pack_costs(mine)) if mine is not None else 0)
     fixed = sum(directory_cost(dataset.path / "snapshots") for dataset in cache.all())
     shares = fair_shares(max(0, cache.space.capacity - fixed), demands)
     victims = []

@@ -277,13 +277,14 @@ class TreeShelf:
         self._make_directory(self._tree.root)
         create_pack(str(self._tree.ledger_path), self._tree.name, geometry, mode=self._cache.file_mode, on_disk=False)
         with PackWriter(str(self._tree.ledger_path), geometry) as writer:
-            for position, check in linked.items():
+            for position, checks in linked.items():
                 number, units = self.snapshot.units_of(position)
-                writer.mark(self._tree.bases[number] + units[0], check)
+                for unit, check in zip(units, checks, strict=True):
+                    writer.mark(self._tree.bases[number] + unit, check)
 
-    def _link_unchanged(self) -> dict[int, int]:
-        """Hard-link what other trees of this dataset have in the same version: position -> CRC."""
-        linked: dict[int, int] = {}
+    def _link_unchanged(self) -> dict[int, list[int]]:
+        """Hard-link what other trees of this dataset have in the same version: position -> CRCs of its units."""
+        linked: dict[int, list[int]] = {}
         for digest in self._dataset.digests():
             if digest == self.snapshot.digest:
                 continue
@@ -293,20 +294,20 @@ class TreeShelf:
                 continue  # collected meanwhile, or damaged: then nothing is taken from it
             reader = TreeReader(self._dataset, older)
             for position in range(len(self.snapshot)):
-                if position in linked or self.snapshot.pack(self.snapshot.packs[position]).stripe:
+                if position in linked:
                     continue
                 with suppress(NotFound, FileNotFoundError):
                     there = older.find(self.snapshot.key(position))
                     if older.stored_fingerprint(there) != self.snapshot.stored_fingerprint(position):
                         continue
                     number, units = older.units_of(there)
-                    check = reader.stored_check(number, units[0])
-                    if check is not None:
+                    checks = [check for unit in units if (check := reader.stored_check(number, unit)) is not None]
+                    if len(checks) == len(units) == len(self.snapshot.units_of(position)[1]):
                         target = self._tree.root / self.snapshot.key(position)
                         self._make_parents(target)
                         with suppress(FileExistsError):
                             target.hardlink_to(reader.file(there))
-                        linked[position] = check
+                        linked[position] = checks
         return linked
 
     def _recheck(self, ledger: MappedPack) -> None:
