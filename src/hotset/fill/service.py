@@ -21,10 +21,14 @@ from hotset.snapshot import Listing, Plan, PlanParameters, Snapshot, plan, write
 from hotset.source import ObjectInfo, Source, SourceOptions, open_source
 from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
+from hotset.tier.node.collect import outlived
 from hotset.tier.node.dataset import Current
 from hotset.tier.node.shelf import Shelf, open_shelf
 
 __all__ = ["FillService", "FillSettings", "ListingProgress", "SourceSettings"]
+
+#: Snapshots that are kept besides the current, the pinned and the open ones, to go back to.
+OLD_SNAPSHOTS = 3
 
 ListingProgress = Callable[[int], None]
 """Called with the number of objects listed so far."""
@@ -86,7 +90,9 @@ class FillService:
                 return current
             started_ns = time.time_ns()
             listing, packs = self._list(started_ns, on_listed)
-            return self.dataset.publish(listing, packs, listed_ns=started_ns)
+            current = self.dataset.publish(listing, packs, listed_ns=started_ns)
+            self._forget_old_snapshots()
+            return current
 
     def preview(self, directory: Path, *, on_listed: ListingProgress | None = None) -> Snapshot:
         """List the source and write what `refresh` would publish into ``directory``; the cache stays as it is."""
@@ -99,6 +105,12 @@ class FillService:
             where = ", ".join(source.uri for source in self.dataset.record().sources)
             raise NotFound(f"no objects at {where}: check the prefix, and --include and --exclude")
         return listing, plan(listing, self.dataset.record().identity, self.settings.parameters)
+
+    def _forget_old_snapshots(self) -> None:
+        """A dataset that is reloaded every day must not fill the cache with its indexes."""
+        doomed = outlived(self.dataset.snapshots(), keep=OLD_SNAPSHOTS)
+        if sum(self.dataset.remove_snapshot(digest) for digest in doomed):
+            self.cache.space.recount()
 
     def engine(self, digest: str) -> Engine:
         """The engine of one snapshot, made at the first call. Holds a lease on the snapshot until closed."""

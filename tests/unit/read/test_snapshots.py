@@ -42,3 +42,19 @@ def test_no_cache_directory_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with pytest.raises(hotset.NotFound, match="does not exist"):
         hotset.pin("d", "00")
     assert not (tmp_path / "none").exists()
+
+
+def test_old_snapshots_are_forgotten_but_for_the_newest_pinned_and_open(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    seen = []
+    (source / "0").write_bytes(b"0")
+    with hotset.open(str(source), "d") as opened:
+        seen.append(opened.snapshot)
+        for number in range(1, 8):
+            (source / str(number)).write_bytes(b"x")
+            seen.append(opened.reload().after)
+            if number == 1:
+                hotset.pin("d", seen[-1])
+        left = [record.digest for record in hotset.snapshots("d")]
+    assert left == [seen[0], seen[1], *seen[4:]], "open, pinned, three old ones, current"

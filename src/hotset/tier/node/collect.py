@@ -22,7 +22,7 @@ from hotset.snapshot import Snapshot
 from hotset.tier.node.cache import CacheDirectory
 from hotset.tier.node.dataset import DatasetDirectory, SnapshotRecord
 
-__all__ = ["Garbage", "collect", "is_leftover", "unreferenced"]
+__all__ = ["Garbage", "collect", "is_leftover", "outlived", "unreferenced"]
 
 #: A temporary name lives for the length of one write; one that is older than this belongs to nobody who still lives.
 LEFTOVER_AGE = 3600.0
@@ -47,6 +47,12 @@ class Garbage:
 def unreferenced(snapshots: Iterable[SnapshotRecord]) -> list[str]:
     """The digests that nobody needs: not current, not pinned, not open in any process."""
     return [record.digest for record in snapshots if not (record.current or record.pinned or record.leased)]
+
+
+def outlived(snapshots: Sequence[SnapshotRecord], *, keep: int) -> list[str]:
+    """Of snapshots, oldest first: the digests that nobody needs, but for the ``keep`` newest of them (to go back to)."""
+    digests = unreferenced(snapshots)
+    return digests[: max(0, len(digests) - keep)]
 
 
 def is_leftover(name: str, age: float, living: Iterable[str]) -> bool:
