@@ -69,10 +69,13 @@ def load(
     """
     from hotset.config.builder import Build
     from hotset.source import SourceOptions
+    from hotset.tier.node.cache import check_name
 
     where = mounts(uri, source or ())
     if where is None and name is None:
         raise InvalidInput("say what to load: a URI, or --name of a dataset that is in the cache")
+    if name is not None:
+        check_name(name)
     options = SourceOptions(
         endpoint=endpoint, region=region, anonymous=anonymous, requester_pays=requester_pays, profile=profile
     )
