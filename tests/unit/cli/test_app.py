@@ -119,8 +119,14 @@ def test_the_shell_completes_commands_and_names(tmp_path):
     (tmp_path / "cache" / "names" / "train").touch()
 
     def complete(line):
-        env = os.environ | {"_HOTSET_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))}
-        return subprocess.run([sys.executable, "-m", "hotset"], env=env, capture_output=True, text=True, check=True).stdout
+        env = os.environ | {
+            "_HOTSET_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split())),
+        }
+        return subprocess.run(
+            [sys.executable, "-m", "hotset"], env=env, capture_output=True, text=True, check=True
+        ).stdout
 
     assert {"show", "snapshots"} <= set(complete("hotset ").split())
     assert complete("hotset show ").split() == ["train"]

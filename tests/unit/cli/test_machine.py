@@ -16,7 +16,12 @@ def limit(tmp_path, cgroup, files):
 
 
 def test_the_smallest_limit_on_the_way_up_counts(tmp_path):
-    files = {"memory.max": "max\n", "kube/memory.max": "4000\n", "kube/pod/memory.max": "max\n", "kube/pod/c/memory.max": "8000\n"}
+    files = {
+        "memory.max": "max\n",
+        "kube/memory.max": "4000\n",
+        "kube/pod/memory.max": "max\n",
+        "kube/pod/c/memory.max": "8000\n",
+    }
     assert limit(tmp_path, "0::/kube/pod/c\n", files) == (4000, "kube/memory.max")
 
 
@@ -26,7 +31,10 @@ def test_a_container_that_sees_only_its_own_group(tmp_path):
 
 def test_version_1(tmp_path):
     cgroup = "11:cpu,cpuacct:/x\n9:memory:/docker/abc\n0::/x\n"
-    files = {"memory/memory.limit_in_bytes": "9223372036854771712\n", "memory/docker/abc/memory.limit_in_bytes": "700\n"}
+    files = {
+        "memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "memory/docker/abc/memory.limit_in_bytes": "700\n",
+    }
     assert limit(tmp_path, cgroup, files) == (700, "memory/docker/abc/memory.limit_in_bytes")
 
 

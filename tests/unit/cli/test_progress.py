@@ -6,7 +6,18 @@ import json
 import pytest
 
 from hotset.cli.options import Show
-from hotset.cli.progress import LINE_EVERY, Status, _Bar, _Documents, _Lines, _Silent, checking, listing, loading, reporter
+from hotset.cli.progress import (
+    LINE_EVERY,
+    Status,
+    _Bar,
+    _Documents,
+    _Lines,
+    _Silent,
+    checking,
+    listing,
+    loading,
+    reporter,
+)
 from hotset.fill.progress import FillStats, Progress
 
 
