@@ -208,7 +208,8 @@ class TreeShelf:
         partial = self._tree.partial(number)
         self._make_parents(path)
         with suppress(FileNotFoundError):  # another filler renamed it
-            partial.chmod(_READ_ONLY)
+            with suppress(PermissionError):  # another user of the group made it: it stays writable for the group
+                partial.chmod(_READ_ONLY)
             partial.rename(path)
 
     def _make_parents(self, path: Path) -> None:

@@ -1,0 +1,412 @@
+"""Snapshots in a cache: published whole, leased while open, removed only when nobody uses them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
+from hotset.snapshot import PlanParameters, Snapshot
+from hotset.tier.node import CacheDirectory, DatasetDirectory
+from hotset.tier.node import dataset as dataset_module
+from hotset.tier.node.dataset import Current
+from hotset.tier.node.shelf import open_reader, open_shelf
+from hotset.tier.node.trees import TreeShelf
+from tests.support.datasets import content
+from tests.support.processes import Child, call
+from tests.unit.tier.making import LISTED, all_units, check, contents, dataset_in, fill, filled, hidden_files, publish
+
+OBJECTS = contents()
+
+HOLD = """
+import sys
+from pathlib import Path
+from hotset.tier.node import CacheDirectory
+snapshot, lease = CacheDirectory(Path(sys.argv[1])).dataset(sys.argv[2]).open()
+print("open", snapshot.digest, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CacheDirectory:
+    return CacheDirectory(tmp_path / "cache", quota=64 * 2**20)
+
+
+@pytest.fixture
+def dataset(cache: CacheDirectory) -> DatasetDirectory:
+    return dataset_in(cache)
+
+
+def second(dataset: DatasetDirectory) -> Snapshot:
+    return publish(dataset, contents(seed=1), listed_ns=LISTED + 1)
+
+
+class TestPublish:
+    def test_nothing_yet(self, dataset: DatasetDirectory):
+        assert dataset.current() is None
+        assert dataset.digests() == dataset.snapshots() == []
+        with pytest.raises(NotFound, match="no snapshot yet"):
+            dataset.open()
+
+    def test_the_newest_is_current_and_the_old_one_stays(self, dataset: DatasetDirectory):
+        one, two = publish(dataset, OBJECTS), second(dataset)
+        assert dataset.current() == Current(two.digest, LISTED + 1)
+        assert sorted(dataset.digests()) == sorted([one.digest, two.digest])
+        assert {(record.digest, record.current) for record in dataset.snapshots()} == {
+            (one.digest, False),
+            (two.digest, True),
+        }
+
+    def test_the_same_again_only_says_when(self, dataset: DatasetDirectory):
+        one = publish(dataset, OBJECTS)
+        before = (dataset.snapshot_path(one.digest) / "objects.arrow").stat()
+        assert publish(dataset, OBJECTS, listed_ns=LISTED + 5).digest == one.digest
+        assert dataset.current() == Current(one.digest, LISTED + 5)
+        assert (dataset.snapshot_path(one.digest) / "objects.arrow").stat() == before
+
+    @pytest.mark.parametrize("name", ["objects.arrow", "packs.arrow", "sums.json"])
+    def test_a_damaged_one_is_written_anew(self, dataset: DatasetDirectory, name: str):
+        """What the error message promises: reload, and it is whole again; packs are still there."""
+        snapshot = filled(dataset, OBJECTS)
+        (dataset.snapshot_path(snapshot.digest) / name).write_bytes(b"damaged")
+        with pytest.raises(Corrupt, match="reload"):
+            dataset.open()
+        again = publish(dataset, OBJECTS)
+        assert again.digest == snapshot.digest
+        assert check(open_reader(dataset, again), again, OBJECTS) == len(all_units(again))
+        assert hidden_files(dataset.path) == []
+
+    def test_an_index_that_does_not_fit_is_said_and_leaves_nothing(self, dataset: DatasetDirectory):
+        assert dataset.cache.space.reserve(dataset.cache.space.free)
+        with pytest.raises(Full, match=r"the index of 62 objects does not fit.*HOTSET_QUOTA"):
+            publish(dataset, OBJECTS)
+        assert dataset.digests() == []
+        assert dataset.current() is None
+        assert hidden_files(dataset.path) == []
+
+    def test_a_failure_in_the_middle_leaves_nothing(self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch):
+        before = dataset.cache.space.committed
+
+        def fails(directory: Path, *_: object) -> None:
+            (directory / "objects.arrow").write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(dataset_module, "write_index", fails)
+        with pytest.raises(OSError, match="No space"):
+            publish(dataset, OBJECTS)
+        assert dataset.digests() == []
+        assert dataset.current() is None
+        assert hidden_files(dataset.path) == []
+        assert dataset.cache.space.committed == before
+
+    def test_processes_that_publish_the_same_at_once(self, dataset: DatasetDirectory):
+        children = [call(publish_in, str(dataset.cache.root)) for _ in range(4)]
+        digests = {child.result() for child in children}
+        for child in children:
+            child.close()
+        assert digests == {publish(dataset, OBJECTS).digest}
+        assert hidden_files(dataset.path) == []
+
+    @pytest.mark.parametrize(
+        "damage", [b"", b"{", b"[1]", b'{"digest": "x"}', b'{"digest": "x", "listed_ns": 1, "y": 2}']
+    )
+    def test_a_damaged_current(self, dataset: DatasetDirectory, damage: bytes):
+        publish(dataset, OBJECTS)
+        (dataset.path / "current").write_bytes(damage)
+        with pytest.raises(Corrupt, match=r"current is damaged.*remove that file"):
+            dataset.open()
+        (dataset.path / "current").unlink()  # as the message says
+        publish(dataset, OBJECTS)
+        dataset.open()[1].release()
+
+
+def publish_in(root: str) -> str:
+    return publish(CacheDirectory(Path(root)).dataset("memory"), OBJECTS).digest
+
+
+class TestOpen:
+    def test_by_the_beginning_of_a_digest(self, dataset: DatasetDirectory):
+        one = publish(dataset, OBJECTS)
+        second(dataset)
+        snapshot, lease = dataset.open(one.digest[:10])
+        assert snapshot.digest == lease.digest == one.digest
+        lease.release()
+
+    @pytest.mark.parametrize("digest", ["zzz", ""])
+    def test_a_beginning_that_says_nothing(self, dataset: DatasetDirectory, digest: str):
+        publish(dataset, OBJECTS)
+        second(dataset)
+        with pytest.raises(NotFound, match="snapshots begin with"):
+            dataset.open(digest)
+
+    def test_a_lease_ends_with_its_last_holder(self, dataset: DatasetDirectory):
+        digest = publish(dataset, OBJECTS).digest
+        _, one = dataset.open()
+        _, two = dataset.open()
+        one.release()
+        assert dataset.leased(digest)
+        two.release()
+        two.release()
+        assert not dataset.leased(digest)
+
+    def test_a_lease_ends_with_kill_9(self, dataset: DatasetDirectory):
+        digest = publish(dataset, OBJECTS).digest
+        with Child([sys.executable, "-c", HOLD, dataset.cache.root, "memory"]) as child:
+            child.expect("open")
+            assert dataset.leased(digest)
+            assert [record.leased for record in dataset.snapshots()] == [True]
+            child.kill()
+            assert not dataset.leased(digest)
+
+    def test_opening_is_the_last_use(self, dataset: DatasetDirectory):
+        digest = publish(dataset, OBJECTS).digest
+        os.utime(dataset.snapshot_path(digest) / "lease", (1000, 1000))
+        assert dataset.last_used_ns() == 1000 * 10**9
+        dataset.open()[1].release()
+        assert dataset.last_used_ns() > LISTED
+
+
+class TestRemove:
+    def test_not_while_it_is_open_or_pinned(self, dataset: DatasetDirectory):
+        one = publish(dataset, OBJECTS).digest
+        second(dataset)
+        _, lease = dataset.open(one)
+        assert not dataset.remove_snapshot(one)
+        lease.release()
+        dataset.pin(one[:8])
+        assert not dataset.remove_snapshot(one)
+        assert [record.pinned for record in dataset.snapshots() if record.digest == one] == [True]
+        dataset.pin(one[:8], pinned=False)
+        assert dataset.remove_snapshot(one)
+        assert one not in dataset.digests()
+        assert not dataset.remove_snapshot(one)
+        assert hidden_files(dataset.path) == []
+
+    def test_with_its_tree(self, cache: CacheDirectory):
+        dataset = dataset_in(cache, "files", layout="files")
+        one = filled(dataset, OBJECTS).digest
+        two = filled(dataset, contents(seed=1), listed_ns=LISTED + 1).digest
+        assert dataset.remove_snapshot(one)
+        assert sorted(os.listdir(dataset.trees)) == [two, f"{two}.ledger"]
+
+    @pytest.mark.soak
+    def test_open_against_remove(self, dataset: DatasetDirectory, rounds: int):
+        """Whoever has a lease has the snapshot; whoever has none is told so; never anything in between."""
+        one = publish(dataset, OBJECTS).digest
+        times = 100 * rounds
+        with call(open_often, str(dataset.cache.root), one, times) as opener:
+            removed = 0
+            while opener.popen.poll() is None:
+                if dataset.remove_snapshot(one):
+                    removed += 1
+                    assert not dataset.snapshot_path(one).exists()
+                    publish(dataset, OBJECTS)
+                threading.Event().wait(0.003)  # it is there for a while
+            opened, refused = opener.result(timeout=300)
+        assert opened + refused == times
+        assert opened
+        assert removed
+
+    @pytest.mark.soak
+    def test_opening_the_current_one_while_it_is_replaced_and_removed(self, dataset: DatasetDirectory, rounds: int):
+        """Without a digest there is always a snapshot to open."""
+        versions = [(OBJECTS, LISTED), (contents(seed=1), LISTED + 1)]
+        publish(dataset, OBJECTS)
+        times = 100 * rounds
+        with call(open_often, str(dataset.cache.root), None, times) as opener:
+            turn = 0
+            while opener.popen.poll() is None:
+                turn += 1
+                objects, listed = versions[turn % 2]
+                before = dataset.current()
+                current = publish(dataset, objects, listed_ns=listed)
+                if before is not None and before.digest != current.digest:
+                    dataset.remove_snapshot(before.digest)
+            assert opener.result(timeout=300) == (times, 0)
+            assert turn > 1
+
+
+def open_often(root: str, digest: str | None, times: int) -> tuple[int, int]:
+    dataset = CacheDirectory(Path(root)).dataset("memory")
+    opened = refused = 0
+    for _ in range(times):
+        try:
+            snapshot, lease = dataset.open(digest)
+        except NotFound:
+            refused += 1
+            continue
+        opened += 1
+        assert (dataset.snapshot_path(snapshot.digest) / "objects.arrow").exists()
+        assert snapshot.find("large") >= 0
+        lease.release()
+    return opened, refused
+
+
+class TestDrop:
+    def test_refused_while_in_use(self, dataset: DatasetDirectory):
+        filled(dataset, OBJECTS)
+        with Child([sys.executable, "-c", HOLD, dataset.cache.root, "memory"]) as child:
+            child.expect("open")
+            with pytest.raises(Busy, match="--force"):
+                dataset.drop()
+            assert dataset.path.exists()
+        dataset.drop()
+        assert not dataset.path.exists()
+        assert dataset.cache.space.committed < 100_000
+
+    def test_forced_leaves_readers_what_they_have_mapped(self, dataset: DatasetDirectory):
+        filled(dataset, OBJECTS)
+        snapshot, lease = dataset.open()
+        reader = open_reader(dataset, snapshot)
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        dataset.drop(force=True)
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        lease.release()
+        with pytest.raises(NotFound, match="gone"):
+            dataset.record()
+
+    def test_nobody_opens_while_it_is_dropped(self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch):
+        """From the look at the leases to the renaming no opener comes in between: it waits, and then is told."""
+        publish(dataset, OBJECTS)
+        outcome: list[object] = []
+
+        def open_it() -> None:
+            try:
+                outcome.append(dataset.open())
+            except NotFound as error:
+                outcome.append(error)
+
+        opener = threading.Thread(target=open_it)
+        locked = dataset.cache.space.locked
+
+        def locked_later():
+            monkeypatch.undo()
+            opener.start()
+            opener.join(0.2)
+            assert opener.is_alive(), "it must wait for the drop"
+            return locked()
+
+        monkeypatch.setattr(dataset.cache.space, "locked", locked_later)
+        dataset.drop()
+        opener.join()
+        assert isinstance(outcome[0], NotFound)
+
+
+class TestTrees:
+    @pytest.fixture
+    def files(self, cache: CacheDirectory) -> DatasetDirectory:
+        return dataset_in(cache, "files", layout="files")
+
+    def test_files_are_absent_until_they_are_whole_then_read_only(self, files: DatasetDirectory):
+        snapshot = publish(files, OBJECTS)
+        shelf = open_shelf(files, snapshot)
+        root = files.trees / snapshot.digest
+        for number, unit in all_units(snapshot):
+            position, _, end = snapshot.unit_range(number, unit)
+            path = root / snapshot.key(position)
+            assert not path.exists()
+            shelf.write(number, unit, OBJECTS[snapshot.key(position)][snapshot.unit_range(number, unit)[1] : end])
+            if end == snapshot.sizes[position]:
+                assert path.read_bytes() == OBJECTS[snapshot.key(position)]
+                assert path.stat().st_mode & 0o777 == 0o444
+        assert {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} == set(OBJECTS)
+
+    def test_a_new_snapshot_begins_with_the_unchanged_files_of_the_old_one(self, files: DatasetDirectory):
+        old = filled(files, OBJECTS)
+        after = {**OBJECTS, "dir1/0001": b"changed", "new": b"new"}
+        del after["dir2/0002"]
+        snapshot = publish(files, after, listed_ns=LISTED + 1)
+        shelf = open_shelf(files, snapshot)
+        absent = {
+            snapshot.key(snapshot.unit_range(*unit)[0]) for unit in all_units(snapshot) if not shelf.present(*unit)
+        }
+        assert absent == {"dir1/0001", "new"}
+        fill(shelf, snapshot, after)
+        for key, value in after.items():
+            one, two = files.trees / old.digest / key, files.trees / snapshot.digest / key
+            assert two.read_bytes() == value
+            assert (one.exists() and one.samefile(two)) == (OBJECTS.get(key) == value)
+
+    def test_a_tree_that_does_not_fit_is_refused_as_a_whole(self, tmp_path: Path):
+        small = CacheDirectory(tmp_path / "small", quota=16 * 2**20)
+        dataset = dataset_in(small, layout="files")
+        snapshot = publish(dataset, {f"{n}": content(str(n), 2**20) for n in range(17)})
+        with pytest.raises(Full, match="HOTSET_QUOTA, or use the layout 'packs'"):
+            open_shelf(dataset, snapshot)
+        assert os.listdir(dataset.trees) == []
+
+    @pytest.mark.parametrize(
+        "key", ["../x", "a/../x", "..", "/etc/passwd", "a//b", "a/", "./x", "a\nb", "a\x1bb", "x" * 256]
+    )
+    def test_keys_that_cannot_be_paths(self, files: DatasetDirectory, key: str):
+        snapshot = publish(files, {"fine": b"1", key: b"2"})
+        with pytest.raises(InvalidInput, match="cannot be a path in a view; exclude it"):
+            open_shelf(files, snapshot)
+        assert os.listdir(files.trees) == []
+
+    @pytest.mark.parametrize(
+        ("keys"), [("a", "a/b"), ("a", "a/b/c", "a-b"), ("x/y", "x/y/z"), ("a", "a-", "a.b", "a/b")]
+    )
+    def test_keys_that_collide(self, files: DatasetDirectory, keys: tuple[str, ...]):
+        snapshot = publish(files, dict.fromkeys(keys, b"content"))
+        with pytest.raises(InvalidInput, match="collide in a view"):
+            open_shelf(files, snapshot)
+
+    def test_such_keys_are_no_matter_for_packs(self, dataset: DatasetDirectory):
+        odd = {key: key.encode() for key in ("../x", "/etc/passwd", "a\nb", "a", "a/b")}
+        snapshot = filled(dataset, odd)
+        assert check(open_reader(dataset, snapshot), snapshot, odd) == 5
+
+    def test_a_filler_killed_before_the_last_renaming(self, files: DatasetDirectory, monkeypatch: pytest.MonkeyPatch):
+        """All stripes are marked, the file has not got its name yet: the next filler gives it the name."""
+        snapshot = publish(files, OBJECTS)
+        shelf = open_shelf(files, snapshot)
+        monkeypatch.setattr(TreeShelf, "_publish_large", lambda *_: None)
+        fill_unchecked(shelf, snapshot)
+        monkeypatch.undo()
+        path = files.trees / snapshot.digest / "large"
+        assert not path.exists()
+        again = open_shelf(files, snapshot)
+        assert path.read_bytes() == OBJECTS["large"]
+        assert fill(again, snapshot, OBJECTS) == 0
+        assert check(again.reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        assert hidden_files(files.trees) == []
+
+    def test_a_filler_killed_after_a_file_and_before_its_mark(
+        self, files: DatasetDirectory, monkeypatch: pytest.MonkeyPatch
+    ):
+        snapshot = publish(files, OBJECTS)
+        shelf = open_shelf(files, snapshot)
+        monkeypatch.setattr(TreeShelf, "_mark", lambda *_: None)
+        fill_unchecked(shelf, snapshot)
+        monkeypatch.undo()
+        again = open_shelf(files, snapshot)
+        assert fill(again, snapshot, OBJECTS) == len(all_units(snapshot))
+        assert check(again.reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        assert hidden_files(files.trees) == []
+
+    def test_an_interrupted_tree_is_not_counted_twice(self, files: DatasetDirectory):
+        """Its ledger stands for what is missing, not for what was missing when it began."""
+        objects = {f"{n}": content(str(n), 100_000) for n in range(40)}
+        snapshot = publish(files, objects, parameters=PlanParameters())
+        shelf = open_shelf(files, snapshot)
+        promised = files.cache.space.committed
+        for number, unit in all_units(snapshot)[:-3]:
+            position, start, end = snapshot.unit_range(number, unit)
+            shelf.write(number, unit, objects[snapshot.key(position)][start:end])
+        shelf.close()
+        files.cache.space.recount()
+        again = open_shelf(files, snapshot)
+        assert snapshot.total_bytes < files.cache.space.committed < promised * 1.1
+        again.close()
+
+
+def fill_unchecked(shelf: TreeShelf, snapshot: Snapshot) -> None:
+    for number, unit in all_units(snapshot):
+        position, start, end = snapshot.unit_range(number, unit)
+        shelf.write(number, unit, OBJECTS[snapshot.key(position)][start:end])
