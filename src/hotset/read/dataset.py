@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import AlreadyExists, Changed, Closed, InvalidInput
+from hotset.errors import Changed, Closed, InvalidInput
 from hotset.fill.client import FillClient
 from hotset.fill.progress import Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
@@ -25,6 +25,7 @@ from hotset.snapshot import Changes, Snapshot, diff
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
 from hotset.tier.node.packs import PackReader
 from hotset.tier.node.shelf import open_reader
+from hotset.tier.node.view import link_view
 
 __all__ = ["Dataset", "OnChanged", "ReadOptions"]
 
@@ -203,7 +204,8 @@ class Dataset(Sequence[bytes]):
     def view(self, path: str | os.PathLike[str]) -> Path:
         """Make ``path`` a symbolic link to a directory tree with the dataset's own names, complete and read-only.
 
-        For datasets of the layout "files"; loads what is missing first.
+        For datasets of the layout "files"; loads what is missing first. A view that is there already is replaced;
+        anything else is not (`AlreadyExists`).
         """
         if isinstance(self._reader, PackReader):
             raise InvalidInput(
@@ -211,14 +213,7 @@ class Dataset(Sequence[bytes]):
                 f"`hotset view {self.name} DIR --convert` (copies {self.total_bytes} bytes)"
             )
         self.load()
-        link = Path(path).absolute()
-        if link.is_symlink():
-            link.unlink()
-        elif link.exists():
-            raise AlreadyExists(f"{link} exists and is not a view; choose another path")
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(self._reader.root, target_is_directory=True)
-        return link
+        return link_view(Path(path).absolute(), self._reader.root)
 
     # -- facts ---------------------------------------------------------------------------------------------------------
 
