@@ -23,6 +23,8 @@ import pytest
 
 import hotset
 from hotset.cli import app
+from hotset.tier.node import CacheDirectory
+from hotset.tier.node.convert import convert_to_files
 from tests.support.datasets import image_tree
 from tests.support.processes import DEADLINE, Child, clean_environment, wait_until
 
@@ -595,6 +597,28 @@ class TestView:
             assert "in use" in bad(1, "view", "t", tmp_path / "v", "--convert")
             assert len(dataset[0]) == 20_000
         assert good("show", "t", "--json").json["layout"] == "packs"
+
+    def test_a_conversion_that_was_cut_off_loses_nothing(self, place, tmp_path, cache):
+        def cut_off(copied, _total):
+            raise KeyboardInterrupt
+
+        good("load", place, "--name", "t")
+        dataset = CacheDirectory(cache).dataset("t")
+        with pytest.raises(KeyboardInterrupt):
+            convert_to_files(dataset, cut_off)
+        assert good("show", "t", "--json").json["cached_share"] == 1.0
+        assert {entry["kind"] for entry in good("gc", "--dry-run", "--json").json["removed"]} == {"tree"}
+        assert good("view", "t", tmp_path / "v", "--convert", "--json").json["fetched_objects"] == 0
+        assert files_below(tmp_path / "v" / "") == files_below(place)
+
+    def test_a_conversion_needs_room_for_both(self, tmp_path):
+        root = tmp_path / "large"
+        root.mkdir()
+        for index in range(12):
+            (root / str(index)).write_bytes(bytes([index]) * 2**20)
+        good("load", root, "--name", "t", "--quota", "18MiB")
+        assert "quota" in bad(1, "view", "t", tmp_path / "v", "--convert")
+        assert good("show", "t", "--json").json["cached_share"] == 1.0
 
     def test_something_else_is_not_overwritten(self, place, tmp_path):
         good("load", place, "--name", "t", "--layout", "files")

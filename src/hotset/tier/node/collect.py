@@ -119,7 +119,7 @@ def _collect_dataset(dataset: DatasetDirectory, *, now: float, dry_run: bool) ->
             yield entry
         living = [digest for digest in dataset.digests() if digest not in doomed]
         yield from _packs(dataset, living, dry_run=dry_run)
-        yield from _trees(dataset, living, dry_run=dry_run)
+        yield from _trees(dataset, living, doomed, dry_run=dry_run)
         for directory in (dataset.path, dataset.path / "snapshots", dataset.packs, dataset.trees):
             yield from _leftovers(directory, dataset.identifier, living, now=now, dry_run=dry_run)
     finally:
@@ -146,12 +146,13 @@ def _packs(dataset: DatasetDirectory, living: Sequence[str], *, dry_run: bool) -
             yield from _remove("pack", dataset.identifier, Path(entry.path), dry_run=dry_run)
 
 
-def _trees(dataset: DatasetDirectory, living: Sequence[str], *, dry_run: bool) -> Iterator[Garbage]:
-    """Trees, and their ledgers, whose snapshot is gone."""
+def _trees(dataset: DatasetDirectory, living: Sequence[str], doomed: set[str], *, dry_run: bool) -> Iterator[Garbage]:
+    """Trees, and their ledgers, whose snapshot is gone; all of them where the layout has none (a conversion that was
+    killed). Those of ``doomed`` snapshots go, and are counted, with these.
+    """
+    kept = doomed.union(living if dataset.record().layout == "files" else ())
     for entry in _entries(dataset.trees):
-        digest = entry.name.removesuffix(".ledger")
-        # In a dry run the trees of doomed snapshots are still there; they were counted with their snapshots.
-        if not entry.name.startswith(".") and digest not in living and not dataset.snapshot_path(digest).exists():
+        if not entry.name.startswith(".") and entry.name.removesuffix(".ledger") not in kept:
             yield from _remove("tree", dataset.identifier, Path(entry.path), dry_run=dry_run)
 
 
