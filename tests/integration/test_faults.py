@@ -266,6 +266,16 @@ class TestBadInput:
         with pytest.raises(NotFound, match="prefix"):
             hotset.open(f"{place.url}/nothing/here")
 
+    def test_a_mistyped_uri_does_not_keep_its_name(self, place):
+        with pytest.raises(NotFound):
+            hotset.open(f"{place.url}/trian", "data")
+        assert hotset.datasets() == []
+        with hotset.open(f"{place.url}/train", "data") as ds:
+            assert len(ds) == 40
+        with pytest.raises(NotFound, match="no snapshot"):
+            hotset.open(f"{place.url}/train/n01440764", "other", refresh="never")
+        assert [info.name for info in hotset.datasets()] == ["data"]
+
     def test_a_bucket_that_does_not_exist(self, place):
         with pytest.raises(NotFound, match="bucket"):
             hotset.open("s3://no-such-bucket-anywhere/x")

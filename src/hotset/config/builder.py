@@ -6,13 +6,14 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Literal
 
 from hotset.base.sizes import parse_size
 from hotset.config.settings import Settings, environment, runtime_directory
-from hotset.errors import InvalidInput, NotFound, Unavailable
+from hotset.errors import HotsetError, InvalidInput, NotFound, Unavailable
 from hotset.fill.client import FillClient
 from hotset.fill.service import FillService, FillSettings, SourceSettings
 from hotset.read.dataset import Dataset, OnChanged, ReadOptions
@@ -52,6 +53,7 @@ class Build:
         self.cache = CacheDirectory(root, quota=wanted_quota)
         rate = parse_size(max_rate) if max_rate is not None else self.settings.max_rate
         self._options = options or SourceOptions()
+        self._made = False
         if sources is None:
             if name is None:
                 raise InvalidInput("say which dataset: a URI, or the name of one that is in the cache")
@@ -65,6 +67,7 @@ class Build:
         else:
             record, entries = self._describe(sources, layout, _patterns(include), _patterns(exclude))
             self.name = name or default_name(record)
+            self._made = not self.cache.by_id(record.identifier).path.exists()
             self.directory = self.cache.register(self.name, self._adopted(record, layout))
         self.fill_settings = FillSettings(
             cache=str(root),
@@ -84,6 +87,19 @@ class Build:
     def client(self) -> FillClient:
         """A filler in a process of its own, not started yet."""
         return FillClient(self.fill_settings, environment, runtime_directory(self.settings))
+
+    def give_up(self) -> None:
+        """After a failure: if nothing was ever listed, nothing is left behind, and the name is free for another source."""
+        if not self._made:
+            return
+        with suppress(HotsetError, FileNotFoundError):  # the failure that led here says more than one of tidying up
+            lock = self.directory.listing_lock()
+            if lock.try_acquire():  # else somebody lists it at this moment
+                try:
+                    if self.directory.current() is None and self.cache.forget(self.name):
+                        self.directory.drop()
+                finally:
+                    lock.release()
 
     def fresh_since_ns(self, refresh: Refresh) -> int | None:
         """A listing made after this moment is good enough; None: any is."""
@@ -149,6 +165,7 @@ def open_dataset(
             fill.start()  # its imports take as long as the caller's first steps; forked workers find it running
     except BaseException:
         fill.close()
+        build.give_up()
         raise
     return dataset
 

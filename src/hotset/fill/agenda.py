@@ -47,9 +47,10 @@ class Agenda:
         """The positions that will be read, in that order; replaces an earlier order. At most ``ahead`` bytes are fetched
         beyond the last one that was read.
         """
-        self._order = order.astype(np.int64)
+        places = order.astype(np.int64)
+        self._ends = np.cumsum(self._snapshot.size_array()[places], dtype=np.int64)  # first, since it may be refused
+        self._order = places
         self._occurrences = None
-        self._ends = np.cumsum(self._snapshot.size_array()[self._order], dtype=np.int64)
         self._next = self._read = 0
         self._ahead = ahead
         self._held.clear()

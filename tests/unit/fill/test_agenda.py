@@ -116,6 +116,12 @@ class TestUrgency:
         assert fetcher.agenda.loading
         assert fetcher.take_all() == [9, 1, 2]
 
+    def test_an_order_of_what_does_not_exist_changes_nothing(self, fetcher):
+        fetcher.agenda.follow(order_of(3, 4), EVERYTHING)
+        with pytest.raises(IndexError):
+            fetcher.agenda.follow(order_of(5, 100), EVERYTHING)
+        assert fetcher.take_all() == [3, 4]
+
     def test_cancel_forgets_order_and_load_but_not_who_waits(self, fetcher):
         fetcher.agenda.follow(order_of(1, 2), EVERYTHING)
         fetcher.agenda.load(range(100))
