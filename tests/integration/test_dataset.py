@@ -260,6 +260,7 @@ class TestFilling:
             wait_until(lambda: hang.hits and also.hits, what="two requests that hang")
             with ThreadPoolExecutor(1) as pool:
                 future = pool.submit(ds.__getitem__, 50)
+                wait_until(lambda: ds.stats().fill.waiting, what="the filler knows of the read")
                 proxy.release()
                 assert future.result(30) == DATA[KEYS[50]]
             arrived = [request.key for request in proxy.requests() if request.kind == "GET"]

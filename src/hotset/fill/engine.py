@@ -167,7 +167,11 @@ class Engine:
     def stats(self) -> FillStats:
         with self._lock:
             return self._counters.stats(
-                running=len(self._running), limit=self._pace.limit, staged=self._staging.used, failed=len(self._failed)
+                running=len(self._running),
+                waiting=len(self._waiters),
+                limit=self._pace.limit,
+                staged=self._staging.used,
+                failed=len(self._failed),
             )
 
     def progress(self) -> Progress:

@@ -24,7 +24,8 @@ class FillStats:
     changed: int = 0
     damaged: int = 0  #: units found damaged when a pack was sealed, and fetched again
     failed: int = 0  #: units whose last fetch failed
-    running: int = 0
+    running: int = 0  #: requests under way
+    waiting: int = 0  #: units that some reader waits for
     limit: int = 0
     staged_bytes: int = 0
     objects_per_second: float = 0.0
@@ -88,7 +89,7 @@ class Counters:
         while self._recent and now - self._recent[0][0] > WINDOW:
             self._recent.popleft()
 
-    def stats(self, *, running: int, limit: int, staged: int, failed: int) -> FillStats:
+    def stats(self, *, running: int, waiting: int, limit: int, staged: int, failed: int) -> FillStats:
         now = self._clock()
         self._forget(now)
         span = max(0.1, now - self._recent[0][0]) if self._recent else 1.0
@@ -102,6 +103,7 @@ class Counters:
             damaged=self.damaged,
             failed=failed,
             running=running,
+            waiting=waiting,
             limit=limit,
             staged_bytes=staged,
             objects_per_second=sum(entry[1] for entry in self._recent) / span,
