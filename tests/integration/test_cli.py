@@ -417,6 +417,22 @@ class TestServer:
         if end is signal.SIGINT:
             assert here == asked  # what had been asked for was still stored
 
+    def test_a_reload_that_was_stopped_is_continued_as_it_says(self, bucket, proxy, objects):
+        self.load(bucket, proxy)
+        changed = list(objects)[:30]
+        for key in changed:
+            bucket.put(key, b"new")
+        slow = proxy.latency(0.2, kind="GET")
+        proxy.forget_counts()
+        with Child([*HOTSET, "reload", "t"], env=proxy.env()) as child:
+            proxy.wait_for("GET", 3)
+            child.signal(signal.SIGINT)
+            assert child.wait() == 130
+            assert "Go on with: hotset load --name t" in child.errors()
+        slow.end()
+        assert good("load", "--name", "t", "--json", env=proxy.env()).json["complete"]
+        assert dict(proxy.gets) == dict.fromkeys(changed, 1)
+
     @pytest.mark.parametrize("kind", ["LIST", "GET"])
     def test_ctrl_c_is_heard_while_the_server_says_nothing(self, bucket, proxy, objects, kind):
         proxy.hang(kind=kind)

@@ -108,6 +108,18 @@ def test_without_rclone_it_says_what_to_install(monkeypatch, tmp_path):
         pass
 
 
+def test_what_would_stop_it_at_its_end_is_said_at_once(tmp_path, monkeypatch):
+    from hotset.demo import run
+    from hotset.errors import Denied, Full
+
+    (tmp_path / "file").touch()
+    with pytest.raises(Denied, match="--out"):
+        run.run_demo(300, tmp_path / "file" / "out", {}, None)
+    monkeypatch.setattr(run, "free_bytes", lambda path: 10**6)
+    with pytest.raises(Full, match="TMPDIR"):
+        run.run_demo(300, tmp_path / "out", {}, None)
+
+
 def test_images_follow_from_their_number():
     from hotset.demo.images import Images
 

@@ -65,9 +65,9 @@ class Filled:
 
 
 @contextmanager
-def serving(service: FillService, report: Reporter, *, again: str) -> Iterator[FillService]:
-    """The service, closed in the end. Ctrl-C ends it in good order and becomes `Interrupted`; ``again`` is the command
-    that goes on where this one stopped.
+def serving(service: FillService, report: Reporter, *, again: Callable[[], str]) -> Iterator[FillService]:
+    """The service, closed in the end. Ctrl-C ends it in good order and becomes `Interrupted`; ``again`` is then asked for
+    the command that goes on where this one stopped.
     """
     try:
         yield service
@@ -75,7 +75,7 @@ def serving(service: FillService, report: Reporter, *, again: str) -> Iterator[F
         report.close()
         attend_briefly(service.close)
         kept = str(stop) or "what was fetched"
-        raise Interrupted(f"stopped; {kept} stays in the cache. Go on with: {again}") from None
+        raise Interrupted(f"stopped; {kept} stays in the cache. Go on with: {again()}") from None
     except BaseException:
         report.close()
         service.close()

@@ -86,7 +86,7 @@ def load(
             max_rate=max_rate,
         )  # fmt: skip
         unlisted = build.directory.current() is None
-        with serving(build.service(), report, again=_same_command()) as service:
+        with serving(build.service(), report, again=_same_command) as service:
             try:
                 current = _listed(out, build, service, report, always=refresh)
                 filled = fill(service, current.digest, report)

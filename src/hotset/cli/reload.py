@@ -49,9 +49,15 @@ def reload(
     from hotset.config.builder import Build
 
     build = Build(None, name)
+    before = build.directory.current()
+
+    def again() -> str:
+        # Once the new snapshot is current, what is left to do is a load of it.
+        return f"hotset load --name {name}" if build.directory.current() != before else f"hotset reload {name}"
+
     report = reporter(progress, as_json=out.as_json)
     try:
-        with serving(build.service(), report, again=f"hotset reload {name}") as service:
+        with serving(build.service(), report, again=again) as service:
             if dry_run:
                 changes, filled = _preview(build, service, report), None
             else:

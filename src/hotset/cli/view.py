@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from hotset.base.sizes import format_size
 from hotset.cli.fill import attended, fill, serving
 from hotset.cli.options import Name, Show, ShowProgress
-from hotset.cli.output import Output
+from hotset.cli.output import Interrupted, Output
 from hotset.cli.progress import Reporter, checking, reporter
 from hotset.cli.text import plural
 from hotset.errors import InvalidInput
@@ -48,11 +49,10 @@ def view(
     check_place(directory.absolute())
     report = reporter(progress, as_json=out.as_json)
     try:
-        copied = _converted(out, build, report) if convert else _refuse_packs(build, directory)
+        copied = _converted(out, build, directory, report) if convert else _refuse_packs(build, directory)
         snapshot, lease = build.directory.open()
         try:
-            again = f"hotset view {name} {directory}"
-            with serving(build.service(), report, again=again) as service:
+            with serving(build.service(), report, again=lambda: _command(name, directory)) as service:
                 filled = fill(service, snapshot.digest, report)
             if filled.failures:
                 key, error = min(filled.failures.items())
@@ -84,13 +84,17 @@ def _refuse_packs(build: Build, directory: Path) -> int:
         info = describe(build.cache, build.name)
         raise InvalidInput(
             f"{build.name} keeps its objects in packs, and a view needs plain files; "
-            f"`hotset view {build.name} {directory} --convert` copies {format_size(info.cached_bytes)} inside the cache "
+            f"`{_command(build.name, directory)} --convert` copies {format_size(info.cached_bytes)} inside the cache "
             f"and fetches the other {format_size(info.bytes - info.cached_bytes)}"
         )
     return 0
 
 
-def _converted(out: Output, build: Build, report: Reporter) -> int:
+def _command(name: str, directory: Path) -> str:
+    return shlex.join(["hotset", "view", name, str(directory)])
+
+
+def _converted(out: Output, build: Build, directory: Path, report: Reporter) -> int:
     from hotset.tier.node.convert import convert_to_files
 
     done, total = 0, 0
@@ -99,9 +103,15 @@ def _converted(out: Output, build: Build, report: Reporter) -> int:
         nonlocal done, total
         done, total = copied, of
 
-    copied = attended(
-        lambda: convert_to_files(build.directory, advance), lambda: report.show(checking("converting", done, total))
-    )
+    try:
+        copied = attended(
+            lambda: convert_to_files(build.directory, advance),
+            lambda: report.show(checking("converting", done, total)),
+        )
+    except KeyboardInterrupt:
+        report.close()
+        command = f"{_command(build.name, directory)} --convert"
+        raise Interrupted(f"stopped; the packs are as they were. Go on with: {command}") from None
     if copied:
         out.note(f"note: {build.name} has the layout 'files' now; {format_size(copied)} were copied inside the cache")
     return copied

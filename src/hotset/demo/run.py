@@ -13,10 +13,12 @@ from typing import Protocol
 
 import hotset
 from hotset.base.files import free_bytes, is_tmpfs
+from hotset.base.sizes import format_size
 from hotset.demo.images import Images
 from hotset.demo.measure import LATER_EPOCHS, direct_epoch, first_epoch, later_epochs, reload_one, shuffled
 from hotset.demo.report import Report, draw
 from hotset.demo.server import serve
+from hotset.errors import Denied, Full
 
 __all__ = ["Steps", "run_demo"]
 
@@ -34,6 +36,7 @@ class Steps(Protocol):
 
 def run_demo(count: int, out: Path, env: Mapping[str, str], steps: Steps) -> tuple[Report, Path]:
     """Measure with ``count`` images; write ``demo.json`` and ``demo.png`` into ``out``. Returns the chart's path."""
+    _check_room(count, out)
     started = time.perf_counter()
     images = Images(count)
     with tempfile.TemporaryDirectory(prefix="hotset-demo-") as place, _cache_directory(count) as cache:
@@ -64,6 +67,19 @@ def run_demo(count: int, out: Path, env: Mapping[str, str], steps: Steps) -> tup
         (out / "demo.json").write_text(json.dumps(report.encoded(), indent=2) + "\n", encoding="utf-8")
         draw(report, out / "demo.png")
     return report, out / "demo.png"
+
+
+def _check_room(count: int, out: Path) -> None:
+    """What would stop the demo at its end is better said at its beginning."""
+    place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise Denied(f"cannot write into {out}; choose another directory with --out")
+    temporary = Path(tempfile.gettempdir())
+    if free_bytes(temporary) < 2 * count * ROOM:
+        need = format_size(2 * count * ROOM)
+        raise Full(
+            f"the demo needs {need} for temporary files and {temporary} has less; set TMPDIR, or take fewer --images"
+        )
 
 
 @contextmanager
