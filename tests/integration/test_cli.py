@@ -23,6 +23,7 @@ import pytest
 
 import hotset
 from hotset.cli import app
+from hotset.cli import load as load_command
 from hotset.tier.node import CacheDirectory
 from hotset.tier.node.convert import convert_to_files
 from tests.support.datasets import image_tree
@@ -291,6 +292,18 @@ class TestBadInput:
         (tmp_path / "file").touch()
         assert "HOTSET_CACHE" in bad(2, "load", place, env={"HOTSET_CACHE": str(tmp_path / "file")})
 
+    def test_a_source_that_cannot_be_listed_now(self, place, monkeypatch):
+        def unreachable(*_, **__):
+            raise hotset.Unavailable("nobody answers")
+
+        good("load", place, "--name", "t")
+        monkeypatch.setattr(load_command, "list_source", unreachable)
+        done = good("load", "--name", "t")
+        assert "going on with the last snapshot" in done.err
+        assert "all in the cache" in done.out
+        assert "nobody answers" in bad(1, "load", "--name", "t", "--refresh")
+        assert "nobody answers" in bad(1, "load", place.parent, "--name", "u")
+
     def test_an_unknown_dataset_key_and_snapshot(self, place):
         good("load", place, "--name", "t")
         assert "'u'" in bad(1, "show", "u")
@@ -488,6 +501,14 @@ class TestLook:
         assert "hotset load URI" in good("ls").out
         assert good("ls", "--json").json["datasets"] == []
         assert good("gc").out == "nothing to remove\n"
+        for command in (
+            ["show", "t"],
+            ["cat", "t", "k"],
+            ["drop", "t"],
+            ["verify", "t"],
+            ["view", "t", cache.parent / "v"],
+        ):
+            assert "no dataset 't'" in bad(1, *command)
         assert not cache.exists()
 
     def test_ls(self, place):

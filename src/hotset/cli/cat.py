@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotset.cli.fill import attended
-from hotset.cli.options import Name
+from hotset.cli.options import Name, existing
 from hotset.cli.output import Output
 from hotset.errors import Corrupt
 
@@ -38,10 +38,9 @@ def cat(
 
     They come from the cache, else from the source (and are then in the cache), and go to standard output.
     """
-    from hotset.config.builder import Build
     from hotset.tier.node.shelf import open_reader
 
-    build = Build(None, name)
+    build = existing(name)
     snapshot, lease = build.directory.open()
     reader = open_reader(build.directory, snapshot)
     try:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hotset.base.sizes import format_size
-from hotset.cli.options import Name
+from hotset.cli.options import Name, existing
 from hotset.cli.output import Output
 from hotset.errors import Busy
 
@@ -32,9 +32,8 @@ def drop(
     The source is not touched. Refused while a process uses the dataset.
     """
     from hotset.base.files import usage_of
-    from hotset.config.builder import Build
 
-    build = Build(None, name)
+    build = existing(name)
     others = [other for other in build.cache.names_of(build.directory.identifier) if other != name]
     if others:
         build.cache.forget(name)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotset.errors import InvalidInput
+from hotset.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from hotset.config.builder import Build
     from hotset.tier.node import CacheDirectory
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "RequesterPays",
     "Show",
     "ShowProgress",
+    "existing",
     "existing_cache",
     "mounts",
 ]
@@ -86,6 +88,15 @@ def mounts(uri: str | None, sources: Sequence[str]) -> str | list[tuple[str, str
     if twice:
         raise InvalidInput(f"two sources have the path {twice[0]!r}; give each a path of its own")
     return pairs
+
+
+def existing(name: str) -> Build:
+    """The dataset of that name; `NotFound` if there is none."""
+    from hotset.config.builder import Build
+
+    if existing_cache() is None:
+        raise NotFound(f"no dataset {name!r}: there is no cache yet; begin with: hotset load URI")
+    return Build(None, name)
 
 
 def existing_cache() -> CacheDirectory | None:

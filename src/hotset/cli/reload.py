@@ -12,7 +12,7 @@ import typer
 
 from hotset.base.sizes import format_size
 from hotset.cli.fill import Filled, attended, fill, list_source, serving
-from hotset.cli.options import Name, Show, ShowProgress
+from hotset.cli.options import Name, Show, ShowProgress, existing
 from hotset.cli.output import Output
 from hotset.cli.progress import Reporter, listing, reporter
 from hotset.cli.text import count, duration, plural, printable
@@ -46,9 +46,7 @@ def reload(
     Lists it again and makes the result the current snapshot; fetches what is new if the dataset was whole. What did not
     change is kept: one changed object costs one request. Who has the dataset open keeps his snapshot.
     """
-    from hotset.config.builder import Build
-
-    build = Build(None, name)
+    build = existing(name)
     before = build.directory.current()
 
     def again() -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from hotset.base.sizes import format_size
-from hotset.cli.options import Name
+from hotset.cli.options import Name, existing
 from hotset.cli.output import Output
 from hotset.cli.text import ago, count, facts, percent, plural
 
@@ -29,10 +29,9 @@ def show(out: Output, name: Name) -> None:
 
     Its source, size, how much of it is cached, packs, last use and snapshots.
     """
-    from hotset.config.builder import Build
     from hotset.tier.node.inventory import describe
 
-    build = Build(None, name)
+    build = existing(name)
     info = describe(build.cache, name)
     record = build.directory.record()
     snapshots = build.directory.snapshots()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotset.base.sizes import format_size
-from hotset.cli.options import Name
+from hotset.cli.options import Name, existing
 from hotset.cli.output import Output
 from hotset.cli.text import ago, count, table
 from hotset.errors import InvalidInput
@@ -38,11 +38,9 @@ def snapshots(
 
     Without an option: the snapshots that are here, oldest first. A digest may be shortened as long as it is unambiguous.
     """
-    from hotset.config.builder import Build
-
     if sum(choice is not None for choice in (pin, unpin, rollback)) > 1:
         raise InvalidInput("--pin, --unpin and --rollback are for one at a time")
-    build = Build(None, name)
+    build = existing(name)
     if pin is not None:
         build.directory.pin(pin)
     if unpin is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hotset.base.sizes import format_size
 from hotset.cli.fill import attended
-from hotset.cli.options import Name, Show, ShowProgress
+from hotset.cli.options import Name, Show, ShowProgress, existing
 from hotset.cli.output import Output
 from hotset.cli.progress import checking, reporter
 from hotset.cli.text import plural, printable
@@ -31,10 +31,9 @@ def verify(out: Output, name: Name, *, progress: ShowProgress = Show.auto) -> in
     Reads every object that is in the cache. What is damaged is dropped and will be fetched again. The exit code is 1 if
     anything was damaged.
     """
-    from hotset.config.builder import Build
     from hotset.tier.node.verify import verify_dataset
 
-    build = Build(None, name)
+    build = existing(name)
     report = reporter(progress, as_json=out.as_json)
     done, total = 0, 0
 

@@ -10,7 +10,7 @@ import typer
 
 from hotset.base.sizes import format_size
 from hotset.cli.fill import attended, fill, serving
-from hotset.cli.options import Name, Show, ShowProgress
+from hotset.cli.options import Name, Show, ShowProgress, existing
 from hotset.cli.output import Interrupted, Output
 from hotset.cli.progress import Reporter, checking, reporter
 from hotset.cli.text import plural
@@ -42,10 +42,9 @@ def view(
     Makes a directory tree with the dataset's own names, read-only and complete, for programs that read paths. The tree
     lies in the cache; DIRECTORY becomes a symbolic link to it. What is missing is fetched first.
     """
-    from hotset.config.builder import Build
     from hotset.tier.node.view import check_place, link_view
 
-    build = Build(None, name)
+    build = existing(name)
     check_place(directory.absolute())
     report = reporter(progress, as_json=out.as_json)
     try:
