@@ -18,6 +18,9 @@ from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, crea
 
 __all__ = ["PackReader", "PackShelf"]
 
+#: The disk is full, or a limit of the system (quota, ulimit -f) forbids the file: both mean "not here".
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 #: Maps kept at once. Each costs one of the kernel's 65,530 map areas; dropped ones cost 10 us when they are needed again.
 MAPS = 16_384
 #: Pack files kept open for writing.
@@ -206,7 +209,7 @@ class PackShelf:
             self._forget(number)
             return False
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in _NO_ROOM:
                 raise Full(f"cannot write to {self.reader.path(number)}: {error.strerror}") from error
             self._forget(number)
             self._refused.add(number)  # the disk is full though the quota is not: read through from now on
@@ -320,7 +323,7 @@ class PackShelf:
                 )
             except OSError as error:
                 space.release(cost)
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in _NO_ROOM:
                     raise Full(f"cannot make a pack in {self._dataset.packs}: {error.strerror}") from error
                 return False
         return True
