@@ -164,8 +164,9 @@ class FillClient:
                 raise Closed("the dataset was closed")
             if self._process is None:
                 self._process = self._spawn()
-                self._supervisor = threading.Thread(target=self._supervise, name="hotset-supervisor", daemon=True)
-                self._supervisor.start()
+                supervisor = threading.Thread(target=self._supervise, name="hotset-supervisor", daemon=True)
+                supervisor.start()
+                self._supervisor = supervisor  # last: others take one that does not live for one that gave up
 
     def close(self) -> None:
         """End the filler, if this process started it, and all connections to it. Idempotent."""
@@ -208,7 +209,8 @@ class FillClient:
         """Start the filler again whenever it ends without being told to, and give it its orders again."""
         restarts = 0
         while True:
-            process = self._process
+            with self._lock:
+                process = self._process
             if process is None:
                 return
             started = time.monotonic()
@@ -254,9 +256,10 @@ class FillClient:
         self._after_fork()
         if (existing := self._connections.get(threading.current_thread())) is not None:
             return existing
-        if self._owner == os.getpid():
+        ours = self._owner == os.getpid()
+        if ours:
             self.start()
-        deadline = time.monotonic() + (START_PATIENCE if self._process is not None else OWNER_PATIENCE)
+        deadline = time.monotonic() + (START_PATIENCE if ours else OWNER_PATIENCE)
         pause = 0.002
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -273,10 +276,10 @@ class FillClient:
             if self._supervisor is not None and not self._supervisor.is_alive():
                 raise Unavailable(f"the filler ended {MAX_RESTARTS} times in a row; see its messages above")
             if time.monotonic() > deadline:
-                if self._process is not None:
+                if ours:
                     raise Unavailable("the filler did not start; see its messages above, or run `hotset doctor`")
                 self._become_owner()
-                deadline = time.monotonic() + START_PATIENCE
+                ours, deadline = True, time.monotonic() + START_PATIENCE
             time.sleep(pause)  # noqa: TID251  (a socket that does not exist yet cannot be waited for)
             pause = min(0.05, pause * 1.5)
 
