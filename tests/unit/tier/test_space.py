@@ -41,6 +41,15 @@ def test_no_more_than_the_capacity(space: Space):
     assert space.reserve(0)
 
 
+def test_what_is_missing_after_the_quota_was_made_smaller(root: Path, space: Space):
+    assert space.short_of(space.free) == 0
+    assert space.short_of(space.free + 7) == 7
+    assert space.reserve(space.free)
+    smaller = Space(root, QUOTA // 2, 0o600)
+    assert smaller.free == 0
+    assert smaller.short_of(100) == space.capacity - smaller.capacity + 100
+
+
 def test_a_part_of_the_quota_is_never_promised(space: Space):
     """Directories, the small files and what a file system takes beside the files have room, too."""
     assert space.capacity == QUOTA - slack_of(QUOTA) < QUOTA - 256 * 1024

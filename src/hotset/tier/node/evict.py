@@ -107,7 +107,7 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
     other datasets in use hold above their fair share.
     """
     with cache.space.locked(), ExitStack() as locks:
-        short = need - cache.space.free
+        short = cache.space.short_of(need)
         if short <= 0:
             return cache.space.free
         idle: list[tuple[int, list[Victim]]] = []

@@ -68,6 +68,10 @@ class Space:
     def free(self) -> int:
         return max(0, self.capacity - self.committed)
 
+    def short_of(self, need: int) -> int:
+        """What must go before ``need`` bytes can be promised; more than ``need`` if the quota was made smaller."""
+        return max(0, self.committed + need - self.capacity)
+
     def reserve(self, cost: int) -> bool:
         """Promise ``cost`` bytes, if the quota allows it."""
         with self.locked():
