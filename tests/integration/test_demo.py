@@ -54,6 +54,7 @@ def test_the_whole_demo(tmp_path, temporary):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["demo.json", "demo.png"]
     assert list(temporary.iterdir()) == []
     assert left_in_memory() <= before
+    assert list(Path(os.environ["XDG_RUNTIME_DIR"]).iterdir()) == []
     assert not Path(os.environ["HOTSET_CACHE"]).exists(), "the user's cache is not the demo's"
 
 

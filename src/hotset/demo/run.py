@@ -7,13 +7,14 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 import hotset
 from hotset.base.files import free_bytes, is_tmpfs
 from hotset.base.sizes import format_size
+from hotset.config.settings import Settings
 from hotset.demo.images import Images
 from hotset.demo.measure import LATER_EPOCHS, direct_epoch, first_epoch, later_epochs, reload_one, shuffled
 from hotset.demo.report import Report, draw
@@ -39,7 +40,11 @@ def run_demo(count: int, out: Path, env: Mapping[str, str], steps: Steps) -> tup
     _check_room(count, out)
     started = time.perf_counter()
     images = Images(count)
-    with tempfile.TemporaryDirectory(prefix="hotset-demo-") as place, _cache_directory(count) as cache:
+    with (
+        _no_runtime_left(env),
+        tempfile.TemporaryDirectory(prefix="hotset-demo-") as place,
+        _cache_directory(count) as cache,
+    ):
         root = Path(place) / "s3"
         with steps.step(f"{count:,} JPEG images into a bucket", count) as tick:
             total = images.write(root / BUCKET, tick, threads=max(2, os.cpu_count() or 2))
@@ -80,6 +85,19 @@ def _check_room(count: int, out: Path) -> None:
         raise Full(
             f"the demo needs {need} for temporary files and {temporary} has less; set TMPDIR, or take fewer --images"
         )
+
+
+@contextmanager
+def _no_runtime_left(env: Mapping[str, str]) -> Iterator[None]:
+    """Take the directory for sockets away again if it was made for the demo, and nobody else has come to use it."""
+    runtime = Settings.of(env).runtime
+    made = runtime is not None and not runtime.exists()
+    try:
+        yield
+    finally:
+        if made and runtime is not None:
+            with suppress(OSError):  # not made after all, or in use
+                runtime.rmdir()
 
 
 @contextmanager
