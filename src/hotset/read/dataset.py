@@ -6,6 +6,7 @@ import io
 import operator
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -61,8 +62,9 @@ class Dataset(Sequence[bytes]):
         self._offsets = snapshot.offsets
         self._sizes = snapshot.sizes
         self._fetching = Fetching(name, snapshot, self._reader, fill, options)
-        self._reads = self._bytes = 0
+        self._count_from_zero()
         self._reader.scan()
+        _opened.add(self)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -244,6 +246,10 @@ class Dataset(Sequence[bytes]):
             fill=self._fill.stats(self._snapshot.digest),
         )
 
+    def _count_from_zero(self) -> None:
+        self._reads = self._bytes = 0
+        self._fetching.count_from_zero()
+
     def __repr__(self) -> str:
         return f"<hotset.Dataset {self.name!r}: {len(self)} objects, snapshot {self.snapshot[:12]}>"
 
@@ -297,6 +303,18 @@ class Dataset(Sequence[bytes]):
     def _range(self, position: int, start: int, end: int) -> memoryview:
         self._check_open()
         return self._fetching.range(position, start, end)
+
+
+_opened: weakref.WeakSet[Dataset] = weakref.WeakSet()
+
+
+def _count_anew() -> None:
+    """A forked worker counts its own reads: whoever adds up the counters of all workers counts none twice."""
+    for dataset in _opened:
+        dataset._count_from_zero()
+
+
+os.register_at_fork(after_in_child=_count_anew)
 
 
 def _positions(order: Iterable[int], count: int) -> npt.NDArray[np.uint64]:

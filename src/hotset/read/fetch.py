@@ -51,6 +51,9 @@ class Fetching:
         self._options = options
         self._sizes = snapshot.sizes
         self._noticed: list[int] = []
+        self.count_from_zero()
+
+    def count_from_zero(self) -> None:
         #: Counters, see `ReadStats`.
         self.reads = self.waits = self.bytes = self.bytes_through = 0
         self.wait_seconds = 0.0

@@ -11,7 +11,7 @@ __all__ = ["ReadStats"]
 
 @dataclass(frozen=True)
 class ReadStats:
-    """Counters of one `Dataset` in one process since it was opened (or `reset`), and those of its filler."""
+    """Counters of one `Dataset` in one process (a forked or spawned worker begins at zero), and those of its filler."""
 
     reads: int
     hits: int  #: reads that found their object in the cache and did not wait

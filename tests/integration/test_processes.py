@@ -1,0 +1,272 @@
+"""Workers, as a DataLoader has them: forked or spawned, before the first fetch and after it, with and without an owner."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import warnings
+
+import numpy as np
+import pytest
+
+import hotset
+from hotset.errors import Denied
+from hotset.fill import client
+from hotset.source import SourceOptions
+from tests.support.datasets import image_tree, many_small
+from tests.support.opening import read_all, use
+from tests.support.processes import alive, call, wait_until, wait_until_gone
+from tests.support.signature import ACCESS_KEY, REGION, SECRET_KEY
+
+pytestmark = pytest.mark.integration
+
+DATA = dict(image_tree(80, 3000))
+KEYS = list(DATA)
+
+
+@pytest.fixture
+def place(bucket, proxy, monkeypatch):
+    use(monkeypatch, proxy.env())
+    bucket.put_many(DATA)
+    return bucket
+
+
+@pytest.fixture(params=["fork", "spawn", "forkserver"])
+def context(request):
+    with warnings.catch_warnings():
+        # From Python 3.12 on a fork beside threads is warned of; that it works all the same is what is tested here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield multiprocessing.get_context(request.param)
+
+
+def read_share(ds, share: int, of: int, answers) -> None:
+    """What a worker does: reads every ``of``-th object, in a batch and one by one."""
+    places = list(range(share, len(ds), of))
+    good = ds.read_many(places) == [DATA[KEYS[place]] for place in places]
+    good = good and all(bytes(ds.slice(place)) == DATA[KEYS[place]] for place in places)
+    ds.close()
+    answers.put((share, good))
+
+
+def run_workers(context, ds, count: int = 3, target=read_share) -> dict[int, bool]:
+    answers = context.SimpleQueue()
+    workers = [context.Process(target=target, args=(ds, share, count, answers)) for share in range(count)]
+    for worker in workers:
+        worker.start()
+    got = dict(answers.get() for _ in workers)
+    for worker in workers:
+        worker.join(30)
+        assert worker.exitcode == 0
+        worker.close()
+    answers.close()
+    return got
+
+
+class TestWorkers:
+    @pytest.mark.parametrize("before", ["nothing was read", "something was read", "everything was read"])
+    def test_read_everything_once_together(self, place, proxy, context, before):
+        with hotset.open(place.url) as ds:
+            if before != "nothing was read":
+                assert ds[7] == DATA[KEYS[7]]
+            if before == "everything was read":
+                ds.load()
+            assert run_workers(context, ds) == {0: True, 1: True, 2: True}
+            # And the parent goes on as if nothing had been.
+            assert read_all(ds) == DATA
+        assert proxy.gets == dict.fromkeys(KEYS, 1)
+        assert proxy.lists == 1
+
+    def test_read_while_the_parent_prefetches(self, place, proxy, context):
+        with hotset.open(place.url) as ds:
+            ds.prefetch(np.random.default_rng(1).permutation(80), lookahead=20_000)
+            assert run_workers(context, ds) == {0: True, 1: True, 2: True}
+            assert ds._fill.pid is not None
+        assert proxy.gets == dict.fromkeys(KEYS, 1)
+
+    def test_a_worker_that_closes_leaves_the_filler_to_the_others(self, place, context):
+        with hotset.open(place.url) as ds:
+            ds[0]
+            filler = ds._fill.pid
+            run_workers(context, ds)
+            assert ds._fill.pid == filler
+            assert alive(filler)
+            assert ds[1] == DATA[KEYS[1]]
+
+    def test_the_filler_is_killed_while_workers_read(self, place, proxy, context):
+        """The owner starts it again; the workers notice nothing but a delay."""
+        rule = proxy.hang(key=KEYS[40])
+        with hotset.open(place.url) as ds:
+            ds.prefetch(range(80))
+            wait_until(lambda: rule.hits, what="a request that hangs")
+            answers = context.SimpleQueue()
+            worker = context.Process(target=read_share, args=(ds, 0, 1, answers))
+            worker.start()
+            wait_until(lambda: ds._fill.stats(ds.snapshot).fetched_objects >= 79, what="all but the one that hangs")
+            os.kill(ds._fill.pid, signal.SIGKILL)
+            proxy.release()
+            assert answers.get() == (0, True)
+            worker.join(30)
+            assert worker.exitcode == 0
+            worker.close()
+            answers.close()
+
+    def test_counters_of_a_worker_are_its_own(self, place, context):
+        with hotset.open(place.url) as ds:
+            ds.read_many(range(80))
+            answers = context.SimpleQueue()
+            worker = context.Process(target=count_reads, args=(ds, answers))
+            worker.start()
+            assert answers.get() == (2, 0)
+            worker.join(30)
+            worker.close()
+            answers.close()
+            assert ds.stats().reads == 80
+
+
+def count_reads(ds, answers) -> None:
+    ds[0], ds[1]
+    answers.put((ds.stats().reads, ds.stats().waits))
+    ds.close()
+
+
+class TestForksOfForks:
+    def test_a_forked_child_of_a_forked_child(self, place):
+        """One level deeper than a DataLoader: connections are made anew in each."""
+        with hotset.open(place.url) as ds:
+            ds[0]
+            outcome = in_fork(lambda: in_fork(lambda: ds[1] == DATA[KEYS[1]] and ds[0] == DATA[KEYS[0]]))
+            assert outcome
+            assert ds[2] == DATA[KEYS[2]]
+
+    def test_a_forked_child_opens_a_dataset_of_its_own(self, place):
+        """Nothing that the parent used (obstore hangs in forked children) is used here: the filler is started anew."""
+        with hotset.open(place.url) as ds:
+            ds[0]
+
+            def open_again() -> bool:
+                with hotset.open(place.url, refresh="always") as mine:
+                    return mine[1] == DATA[KEYS[1]]
+
+            assert in_fork(open_again)
+
+
+def in_fork(function) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if not pid:
+        try:
+            os._exit(0 if function() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+class TestOwnerGone:
+    """A worker that outlives the process that opened the dataset."""
+
+    def test_it_helps_itself(self, place, proxy, tmp_path):
+        with call(leave_a_worker, place.url, str(tmp_path / "go"), env=proxy.env()) as child:
+            worker, filler = (int(word) for word in child.expect("worker").split()[1::2])
+            child.kill()
+            wait_until_gone(filler)
+            (tmp_path / "go").touch()
+            assert child.expect("read") == "read all"
+            wait_until_gone(worker)
+
+    def test_a_pickled_dataset_is_opened_after_its_owner_closed(self, place, monkeypatch):
+        monkeypatch.setattr(client, "OWNER_PATIENCE", 0.1)
+        with hotset.open(place.url) as ds:
+            data = pickle.dumps(ds)
+        copy = pickle.loads(data)
+        copy._fill._owner = -1  # the process that pickled it, as another process sees it
+        assert read_all(copy) == DATA
+        copy.close()
+
+    def test_threads_of_an_orphan_start_one_filler_together(self, place, monkeypatch):
+        from concurrent.futures import ThreadPoolExecutor
+
+        monkeypatch.setattr(client, "OWNER_PATIENCE", 0.1)
+        with hotset.open(place.url) as ds:
+            data = pickle.dumps(ds)
+        copy = pickle.loads(data)
+        copy._fill._owner = -1
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(copy.__getitem__, range(80))) == list(DATA.values())
+        copy.close()
+
+
+def leave_a_worker(uri: str, go: str) -> None:
+    client.OWNER_PATIENCE = 0.2
+    ds = hotset.open(uri)
+    ds[0]
+    worker = os.fork()
+    if worker:
+        print("worker", worker, "filler", ds._fill.pid, flush=True)
+        signal.pause()
+    wait_until(lambda: os.path.exists(go), what="the word to go on")
+    print("read all" if read_all(ds) == DATA else "read nonsense", flush=True)
+    ds.close()
+    os._exit(0)
+
+
+class TestPickles:
+    def test_a_copy_reads_the_same_snapshot(self, place):
+        with hotset.open(place.url) as ds:
+            copy = pickle.loads(pickle.dumps(ds))
+            assert (copy.snapshot, copy.name, list(copy.keys)) == (ds.snapshot, ds.name, list(ds.keys))
+            place.put_many({KEYS[0]: b"changed"})
+            ds.reload()
+            again = pickle.loads(pickle.dumps(ds))
+            assert again.snapshot == ds.snapshot
+            copy.close()
+            again.close()
+
+    def test_it_holds_no_secret(self, bucket, proxy):
+        """Explicit credentials and those of the environment stay with the owner's filler."""
+        bucket.put_many(many_small(5, 100))
+        options = SourceOptions(
+            endpoint=proxy.endpoint, region=REGION, access_key=ACCESS_KEY, secret_key=SECRET_KEY, session_token=None
+        )
+        with hotset.open(bucket.url, options=options) as ds:
+            data = pickle.dumps(ds)
+            shown = repr(ds) + repr(vars(ds)) + repr(ds._fill._settings)
+            for secret in (SECRET_KEY, ACCESS_KEY):
+                assert secret.encode() not in data
+                assert secret not in shown
+            copy = pickle.loads(data)
+            assert copy[0] == next(iter(many_small(5, 100).values()))
+            copy.close()
+        cache = ds._directory.cache.root
+        for path in cache.rglob("*"):
+            if path.is_file():
+                assert SECRET_KEY.encode() not in path.read_bytes(), path
+
+    def test_credentials_are_neither_in_arguments_nor_in_the_environment_of_the_filler(self, bucket, proxy):
+        bucket.put_many(many_small(5, 100))
+        options = SourceOptions(endpoint=proxy.endpoint, region=REGION, access_key=ACCESS_KEY, secret_key=SECRET_KEY)
+        with hotset.open(bucket.url, options=options) as ds:
+            ds[0]
+            for file in ("cmdline", "environ"):
+                with open(f"/proc/{ds._fill.pid}/{file}", "rb") as content:
+                    assert SECRET_KEY.encode() not in content.read()
+
+    def test_an_orphan_without_credentials_says_so(self, bucket, proxy, monkeypatch):
+        monkeypatch.setattr(client, "OWNER_PATIENCE", 0.1)
+        bucket.put_many(many_small(5, 100))
+        options = SourceOptions(endpoint=proxy.endpoint, region=REGION, access_key=ACCESS_KEY, secret_key=SECRET_KEY)
+        with hotset.open(bucket.url, options=options) as ds:
+            data = pickle.dumps(ds)
+        copy = pickle.loads(data)
+        copy._fill._owner = -1
+        with pytest.raises(Denied, match="AWS_ACCESS_KEY_ID"):
+            copy[0]
+        copy.close()
+
+    def test_a_closed_one_cannot_be_pickled(self, place):
+        ds = hotset.open(place.url)
+        ds.close()
+        with pytest.raises(hotset.Closed):
+            pickle.dumps(ds)
