@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ import pytest
 
 import hotset
 from hotset.errors import Closed, InvalidInput, NotFound
+from hotset.fill.client import FillClient
 from hotset.read.dataset import Dataset
 from tests.support.datasets import awkward, image_tree, many_small
 from tests.support.opening import SMALL_PACKS, give_up_soon, read_all, use
@@ -360,6 +362,18 @@ class TestLife:
             assert not any(socket in target for target in open_fds().values())
         wait_until(lambda: not alive(pid), what="the end of the filler")
         wait_until(lambda: not __import__("os").path.exists(socket), what="the end of its socket")
+
+    def test_closed_before_its_supervisor_has_begun(self, place, monkeypatch, no_leaks):
+        """A busy machine may start a thread late; the filler's end is waited for all the same."""
+        hotset.open(place).close()
+        told, supervise, terminate = threading.Event(), FillClient._supervise, subprocess.Popen.terminate
+        monkeypatch.setattr(FillClient, "_supervise", lambda *args: (told.wait(30), supervise(*args)))
+        monkeypatch.setattr(subprocess.Popen, "terminate", lambda process: (told.set(), terminate(process)))
+        ds = hotset.open(place)
+        filler = ds._fill.pid
+        ds.close()
+        assert told.is_set()
+        assert not alive(filler)
 
     def test_after_close_everything_says_so(self, place):
         ds = hotset.open(place)

@@ -164,7 +164,9 @@ class FillClient:
                 raise Closed("the dataset was closed")
             if self._process is None:
                 self._process = self._spawn()
-                supervisor = threading.Thread(target=self._supervise, name="hotset-supervisor", daemon=True)
+                supervisor = threading.Thread(
+                    target=self._supervise, args=(self._process,), name="hotset-supervisor", daemon=True
+                )
                 supervisor.start()
                 self._supervisor = supervisor  # last: others take one that does not live for one that gave up
 
@@ -183,7 +185,7 @@ class FillClient:
         if process is not None:
             process.terminate()  # safe at any moment; closing the pipe is not enough where workers inherited it
             if supervisor is not None:
-                supervisor.join()
+                supervisor.join()  # it takes the ended process off the system's list
             with suppress(FileNotFoundError):
                 os.unlink(self._socket)
 
@@ -205,14 +207,10 @@ class FillClient:
             process.stdin.flush()
         return process
 
-    def _supervise(self) -> None:
-        """Start the filler again whenever it ends without being told to, and give it its orders again."""
+    def _supervise(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the filler's end; start it again if it ended without being told to, and give it its orders again."""
         restarts = 0
         while True:
-            with self._lock:
-                process = self._process
-            if process is None:
-                return
             started = time.monotonic()
             process.wait()
             if process.stdin is not None:
@@ -222,7 +220,7 @@ class FillClient:
             with self._lock:
                 if self._closed or restarts > MAX_RESTARTS:
                     return
-                self._process = self._spawn()
+                process = self._process = self._spawn()
             try:
                 if self._following is not None:
                     digest, data, ahead = self._following

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import operator
 import os
 import time
@@ -19,7 +18,7 @@ from hotset.errors import Changed, Closed, InvalidInput
 from hotset.fill.client import FillClient
 from hotset.fill.progress import Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
-from hotset.read.file import ObjectFile
+from hotset.read.file import ObjectFile, ObjectReader
 from hotset.read.keys import Keys
 from hotset.read.stats import ReadStats
 from hotset.snapshot import Changes, Snapshot, diff
@@ -127,11 +126,10 @@ class Dataset(Sequence[bytes]):
             self._fetching.many(absent, found)
         return [data for data in found if data is not None]
 
-    def open(self, key: str) -> io.BufferedReader:
+    def open(self, key: str) -> ObjectReader:
         """The object as a read-only binary file. Reads only what is asked for."""
         position = self._snapshot.find(key)
-        file = ObjectFile(key, self._sizes[position], lambda start, end: self._range(position, start, end))
-        return io.BufferedReader(file, 2**17)
+        return ObjectReader(ObjectFile(key, self._sizes[position], lambda start, end: self._range(position, start, end)))
 
     def __iter__(self) -> Iterator[bytes]:
         for index in range(len(self)):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-__all__ = ["ObjectFile"]
+__all__ = ["ObjectFile", "ObjectReader"]
+
+_BUFFER = 2**17
 
 
 class ObjectFile(io.RawIOBase):
-    """A read-only, seekable binary file over ranges of one object; wrap it in `io.BufferedReader` for small reads."""
+    """A read-only, seekable binary file over ranges of one object, without a buffer."""
 
     def __init__(self, name: str, size: int, read_range: Callable[[int, int], bytes | memoryview]) -> None:
         super().__init__()
@@ -48,3 +50,11 @@ class ObjectFile(io.RawIOBase):
         data = bytes(self._read_range(self._at, self.size)) if self._at < self.size else b""
         self._at = max(self._at, self.size)
         return data
+
+
+class ObjectReader(io.BufferedReader):
+    """An object as a file for small reads. ``size``: many libraries ask a remote file how long it is."""
+
+    def __init__(self, file: ObjectFile) -> None:
+        super().__init__(file, _BUFFER)
+        self.size = file.size
