@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import pickle
 
+import datasets
 import fsspec
 import h5py
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
+import torch
 
 import hotset
 from hotset.loaders.fsspec import HotsetFileSystem
@@ -40,6 +42,12 @@ def hdf5(array: np.ndarray) -> bytes:
     return sink.getvalue()
 
 
+def checkpoint(array: np.ndarray) -> bytes:
+    sink = io.BytesIO()
+    torch.save({"weight": torch.from_numpy(array)}, sink)
+    return sink.getvalue()
+
+
 ARRAY = np.arange(10_000.0).reshape(100, 100)
 DATA = {
     "readme.txt": b"hello\nworld\n",
@@ -48,6 +56,7 @@ DATA = {
     "tables/more/c.csv": TABLE.to_csv(index=False).encode(),
     "lines.jsonl": b"".join(json.dumps({"n": n}).encode() + b"\n" for n in range(100)),
     "array.h5": hdf5(ARRAY),
+    "model.pt": checkpoint(ARRAY),
     "tables-old/x": b"x",
     "empty": b"",
 }
@@ -77,7 +86,8 @@ class TestNames:
     def test_ls(self, fs):
         assert fs.ls("", detail=False) == ["data"]
         assert fs.ls("hotset://data", detail=False) == [
-            "data/array.h5", "data/empty", "data/lines.jsonl", "data/readme.txt", "data/tables-old", "data/tables",
+            "data/array.h5", "data/empty", "data/lines.jsonl", "data/model.pt", "data/readme.txt",
+            "data/tables-old", "data/tables",
         ]  # fmt: skip
         assert fs.ls("data/tables/", detail=False) == [
             "data/tables/a.parquet", "data/tables/b.parquet", "data/tables/more",
@@ -225,6 +235,17 @@ class TestLibraries:
         with fsspec.open("hotset://data/array.h5") as file, h5py.File(file) as opened:
             assert np.array_equal(opened["x"][40:50, 10:30], ARRAY[40:50, 10:30])
             assert np.array_equal(opened["x"], ARRAY)
+
+    def test_hugging_face_datasets(self, tmp_path):
+        files = ["hotset://data/tables/a.parquet", "hotset://data/tables/b.parquet"]
+        loaded = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path))
+        assert loaded["id"][:] == list(range(5000))
+        streamed = datasets.load_dataset("json", data_files="hotset://data/lines.jsonl", split="train", streaming=True)
+        assert [row["n"] for row in streamed] == list(range(100))
+
+    def test_torch_load(self):
+        with fsspec.open("hotset://data/model.pt") as file:
+            assert torch.equal(torch.load(file)["weight"], torch.from_numpy(ARRAY))
 
     def test_json_lines_as_text(self):
         with fsspec.open("hotset://data/lines.jsonl", "rt") as lines:
