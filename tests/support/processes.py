@@ -28,9 +28,11 @@ DEADLINE = 30.0
 """Seconds until a wait gives up: generous, because a machine under load must not fail a test."""
 
 # Arranges, before exec, that the kernel kills the program with its parent; exec keeps that. A tiny program instead of
-# `preexec_fn`, which is unsafe in a process with threads. The second check catches a parent that died meanwhile.
+# `preexec_fn`, which is unsafe in a process with threads. The second check catches a parent that died meanwhile. SIGINT
+# is as in a terminal: a shell starts what it runs in the background with SIGINT ignored, and children inherit that.
 _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
