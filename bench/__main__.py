@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from bench.chart import draw
 from bench.peers import PEERS
-from bench.report import Row, as_json, as_table, machine, unavailable
+from bench.report import Row, as_json, as_table, machine, unavailable, what_broke
 from bench.scenarios import SCENARIOS
 from bench.session import Session
 from tests.support.s3 import versitygw
@@ -74,8 +74,7 @@ def _run(name: str, session: Session) -> _Outcome:
             print("  " + as_table([row]).splitlines()[-1], file=sys.stderr, flush=True)
     except Exception as error:  # a peer or hotset may fail in any way; the other scenarios still say something
         traceback.print_exc()
-        reason = f"broke off: {type(error).__name__}: {error}".splitlines()[0]
-        outcome.rows.append(unavailable(name, "-", reason[:120]))
+        outcome.rows.append(unavailable(name, "-", what_broke(error)))
         outcome.broken = True
     return outcome
 

@@ -22,6 +22,7 @@ __all__ = [
     "quantity",
     "speed",
     "unavailable",
+    "what_broke",
 ]
 
 AT_LEAST = ">="
@@ -84,6 +85,11 @@ def plain(work: str, value: float, *, unit: str, bound: Bound | None = None, not
 def unavailable(work: str, peer: str, reason: str) -> Row:
     """A peer that could not take part, so that nobody wonders where it went."""
     return Row(work, "-", peer, "not run", note=reason)
+
+
+def what_broke(error: Exception) -> str:
+    """One line for a table."""
+    return f"broke off: {type(error).__name__}: {error}".splitlines()[0][:120]
 
 
 def compared(

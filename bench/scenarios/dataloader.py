@@ -23,21 +23,20 @@ def run(session: Session) -> Iterator[Row]:
         yield unavailable(work, "all", reason)
         return
     data = session.data(IMAGES)
-    readers = {name: peer for name, peer in session.able(Reads).items() if name in _PEERS}
     with session.directory() as cache, loaded(data, cache) as dataset:
-        for name, peer in readers.items():
-            with session.directory() as scratch, peer.reader(data, scratch) as read:
+
+        def reading(name: str, reader: Reads) -> Iterator[Row]:
+            with session.directory() as scratch, reader.reader(data, scratch) as read:
+                theirs = _MapStyle(read, data.workload.count)
                 for workers in (0, 2):
                     taken = take_turns(
-                        {
-                            "hotset": lambda w=workers: _pass(dataset, w),
-                            name: lambda w=workers, r=read: _pass(_MapStyle(r, data.workload.count), w),
-                        },
+                        {"hotset": lambda w=workers: _pass(dataset, w), name: lambda w=workers: _pass(theirs, w)},
                         session.turns,
                     )
                     rates = {who: _SAMPLES / samples.best for who, samples in taken.items()}
                     yield speed(f"{work}, {workers} workers", rates["hotset"], name, rates[name], unit="samples/s")
-    yield from session.absent(work, Reads)
+
+        yield from session.beside(work, Reads, reading, among=_PEERS)
 
 
 class _MapStyle:

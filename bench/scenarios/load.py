@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from bench import limits
 from bench.peers.base import Copies
-from bench.report import Row, speed
+from bench.report import Row, speed, unavailable, what_broke
 from bench.servers import Stored
 from bench.session import Session
 from bench.subject import load
@@ -32,13 +33,16 @@ def _images(session: Session) -> Iterator[Row]:
     loads = _Loads(session, data)
     contestants = {"hotset": loads.hotset, **loads.bare()}
     for name, peer in session.able(Copies).items():
-        contestants[name] = lambda p=peer: loads.peer(p)
+        contestants[name] = lambda n=name, p=peer: loads.peer(n, p)
     taken = take_turns(contestants, session.turns)
     rate = {name: data.workload.count / samples.best for name, samples in taken.items()}
     required = _LIMITS_AT_LEAST | _PEERS_AT_LEAST
     for name in contestants:
         if name != "hotset":
             shown = _COMMANDS.get(name, name)
+            if name in loads.broken:
+                yield unavailable(work, shown, loads.broken[name])
+                continue
             yield speed(work, rate["hotset"], shown, rate[name], unit="objects/s", at_least=required.get(name))
     for name, best in loads.fetching.items():
         if name != "hotset":
@@ -60,12 +64,14 @@ def _others(session: Session, kind: Workload) -> Iterator[Row]:
 
 
 class _Loads:
-    """Cold loads of one bucket, each into a new directory. Also keeps the best time of the fetching alone."""
+    """Cold loads of one bucket, each into a new directory. Also keeps the best time of the fetching alone, and which peer
+    broke off and why."""
 
     def __init__(self, session: Session, data: Stored) -> None:
         self._session = session
         self._data = data
         self.fetching: dict[str, float] = {}
+        self.broken: dict[str, str] = {}
 
     def hotset(self) -> float:
         with self._session.directory() as cache:
@@ -76,9 +82,15 @@ class _Loads:
     def bare(self) -> dict[str, Callable[[], float]]:
         return {name: lambda n=name, w=writes: self._bare(n, writes=w) for name, writes in limits.FETCHES.items()}
 
-    def peer(self, peer: Copies) -> float:
+    def peer(self, name: str, peer: Copies) -> float:
+        if name in self.broken:
+            return math.inf
         with self._session.directory() as into:
-            return peer.copy(self._data, into)
+            try:
+                return peer.copy(self._data, into)
+            except Exception as error:
+                self.broken[name] = what_broke(error)
+                return math.inf
 
     def _bare(self, name: str, *, writes: bool) -> float:
         with self._session.directory() as into:

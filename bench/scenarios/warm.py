@@ -28,27 +28,24 @@ def run(session: Session) -> Iterator[Row]:
     some = order[:_SAMPLES]
     with session.directory() as cache, loaded(data, cache) as dataset:
         yield from _against_limits(session, work, dataset.__getitem__, dataset.slice, order)
-        for name, reader in session.able(Reads).items():
+
+        def ours() -> float:
+            return read_all(dataset.__getitem__, some)
+
+        def reading(name: str, reader: Reads) -> Iterator[Row]:
             with session.directory() as scratch, reader.reader(data, scratch) as read:
                 read_all(read, some)
-                taken = take_turns(
-                    {"hotset": lambda: read_all(dataset.__getitem__, some), name: lambda r=read: read_all(r, some)},
-                    session.turns,
-                )
-            yield _compared(f"{work}: ds[i]", name, taken["hotset"].best, taken[name].best, _READS_AT_LEAST.get(name))
-        for name, streamer in session.able(Streams).items():
+                taken = take_turns({"hotset": ours, name: lambda: read_all(read, some)}, session.turns)
+            yield _compared(work, name, taken["hotset"].best, taken[name].best, _READS_AT_LEAST.get(name))
+
+        def streaming(name: str, streamer: Streams) -> Iterator[Row]:
             with session.directory() as scratch, streamer.stream(data, scratch) as begin:
-                taken = take_turns(
-                    {
-                        "hotset": lambda: read_all(dataset.__getitem__, some),
-                        name: lambda b=begin: stream_some(b, _SAMPLES),
-                    },
-                    session.turns,
-                )
-            peer = f"{name} iteration"
-            yield _compared(f"{work}: ds[i]", peer, taken["hotset"].best, taken[name].best, _STREAMS_AT_LEAST.get(name))
-    yield from session.absent(work, Reads)
-    yield from session.absent(work, Streams)
+                taken = take_turns({"hotset": ours, name: lambda: stream_some(begin, _SAMPLES)}, session.turns)
+            peer, at_least = f"{name} iteration", _STREAMS_AT_LEAST.get(name)
+            yield _compared(work, peer, taken["hotset"].best, taken[name].best, at_least)
+
+        yield from session.beside(work, Reads, reading)
+        yield from session.beside(work, Streams, streaming)
 
 
 def _against_limits(session: Session, work: str, get: Reader, view: Reader, order: Sequence[int]) -> Iterator[Row]:
@@ -81,7 +78,7 @@ def _against_limits(session: Session, work: str, get: Reader, view: Reader, orde
 
 
 def _compared(work: str, peer: str, hotset: float, other: float, at_least: float | None) -> Row:
-    return speed(work, hotset * 1e6, peer, other * 1e6, unit="us", at_least=at_least)
+    return speed(f"{work}: ds[i]", hotset * 1e6, peer, other * 1e6, unit="us", at_least=at_least)
 
 
 def read_all(read: Reader, order: Sequence[int]) -> float:
