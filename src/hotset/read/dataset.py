@@ -129,7 +129,9 @@ class Dataset(Sequence[bytes]):
     def open(self, key: str) -> ObjectReader:
         """The object as a read-only binary file. Reads only what is asked for."""
         position = self._snapshot.find(key)
-        return ObjectReader(ObjectFile(key, self._sizes[position], lambda start, end: self._range(position, start, end)))
+        return ObjectReader(
+            ObjectFile(key, self._sizes[position], lambda start, end: self._range(position, start, end))
+        )
 
     def __iter__(self) -> Iterator[bytes]:
         for index in range(len(self)):
