@@ -113,6 +113,7 @@ def recorded(root: Path, objects: dict[str, bytes]) -> set[Unit]:
 #: What changes something on the disk. A process that dies before, in, or after one of these leaves each state that it can.
 STEPS = (
     "pwrite",
+    "pwritev",
     "link",
     "rename",
     "unlink",
@@ -139,10 +140,13 @@ def die_at(step: int, when: str) -> Callable[[], int]:
                 now = count == step
             if now and when == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            # The kernel does not split the write of one word; a larger one may end early.
-            if now and when == "half" and name == "pwrite" and len(args[1]) > 8:  # type: ignore[arg-type]
-                fd, data, offset = args
-                original(fd, memoryview(data)[: len(memoryview(data)) // 2], offset)  # type: ignore[arg-type]
+            if now and when == "half" and name == "pwritev":
+                fd, buffers, offset = args
+                whole = b"".join(buffers)  # type: ignore[arg-type]
+                half = (
+                    len(whole) // 2 // 4 * 4
+                )  # the kernel does not split the write of one word; a larger one may end early
+                original(fd, [whole[:half]], offset)
                 os.kill(os.getpid(), signal.SIGKILL)
             result = original(*args, **kwargs)
             if now:

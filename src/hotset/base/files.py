@@ -10,7 +10,7 @@ import ctypes
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -193,10 +193,12 @@ def allocate(fd: int, offset: int, length: int) -> None:
             raise
 
 
-def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """pwrite until everything is written: a signal or a nearly full disk may shorten a single call."""
-    view = memoryview(data)
-    while view.nbytes:
-        written = os.pwrite(fd, view, offset)
-        view = view[written:]
+def write_all(fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
+    """pwritev until everything is written: a signal or a nearly full disk may shorten a single call."""
+    left = sum(map(len, buffers))
+    while left:
+        written = os.pwritev(fd, buffers, offset)
+        left -= written
         offset += written
+        if left:
+            buffers = [memoryview(b"".join(buffers))[written:]]

@@ -1,22 +1,40 @@
 """What to fetch next: wanted objects first, then the order that the training will read in, then everything else.
 
+While there is plenty for everybody, a thread is given several small units at once: threads that meet after each unit at one
+lock, and at the interpreter's, spend more on meeting than on the unit. A thread that has reason to stop gives the rest back.
+
 No clock, no lock, no I/O: the engine calls this under its own lock.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from hotset.snapshot import Snapshot
 
-__all__ = ["Agenda", "Unit"]
+__all__ = ["Agenda", "Batch", "Unit"]
 
 Unit = tuple[int, int]
 """(pack, unit in the pack): the smallest thing that is fetched."""
+
+#: A batch has no more units than this, and is not added to once it has so many bytes.
+BATCH_UNITS = 32
+BATCH_BYTES = 2**18
+#: There must be so many batches for each thread, so that towards the end nobody has much to do while others have nothing.
+BATCHES_EACH = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What one thread fetches next, in this order."""
+
+    units: list[Unit]
+    lane: deque[Unit]  #: where the rest goes if the thread stops; one that is not the agenda's any more is a bin
 
 
 class Agenda:
@@ -53,7 +71,7 @@ class Agenda:
         self._occurrences = None
         self._next = self._read = 0
         self._ahead = ahead
-        self._held.clear()
+        self._held = deque()
 
     def load(self, positions: range) -> None:
         """Everything, in the order of keys, when nothing more urgent is left."""
@@ -70,7 +88,7 @@ class Agenda:
                 self._read = place + 1
         if self._read >= self._next:  # what was read was fetched on demand if the order had not come to it
             self._next = self._read
-            self._held.clear()
+            self._held = deque()
 
     def due(self, position: int, late: int) -> bool:
         """Whether the object stands in the window of what is read next, or at most ``late`` bytes behind what was read
@@ -91,7 +109,12 @@ class Agenda:
         """Forget the order and the load; what is wanted stays."""
         self.follow(np.empty(0, np.uint64), 0)
         self._load.clear()
-        self._loading.clear()
+        self._loading = deque()
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody waits for a unit that no thread has taken yet."""
+        return bool(self._wanted)
 
     @property
     def loading(self) -> bool:
@@ -110,30 +133,74 @@ class Agenda:
         awaited: Callable[[Unit], bool],
         ahead: Callable[[Unit], bool],
         keep: Callable[[Unit], bool],
-    ) -> Unit | None:
-        """The next unit to fetch, or None if there is nothing to do now.
+        threads: int,
+    ) -> Batch | None:
+        """What a thread, one of ``threads``, fetches next, or None if there is nothing to do now.
 
         ``needed`` says whether a unit is absent and nobody fetches it yet; ``awaited`` whether who wanted it still waits
         (it may have come by another way); ``ahead`` whether it has a place to wait in until it is read, if it is fetched
         ahead (else the order pauses); ``keep`` whether it has a place in the cache, if it is only loaded (else it is
         left out). What is wanted goes to the one who waits and needs no place.
         """
+        wanted = self._take_wanted(needed, awaited)
+        if (unit := next(wanted, None)) is not None:
+            return self._batch(unit, wanted, self._wanted, len(self._wanted), threads)
+        order = self._take_ahead(needed, ahead)
+        if (unit := next(order, None)) is not None:
+            return self._batch(unit, order, self._held, self._places_ahead(), threads)
+        load = self._take_loaded(needed, keep)
+        if (unit := next(load, None)) is not None:
+            return self._batch(unit, load, self._loading, sum(map(len, self._load)), threads)
+        return None
+
+    def give_back(self, batch: Batch, rest: Sequence[Unit]) -> None:
+        """The thread stopped before these; they come first again, unless what they were taken for was cancelled."""
+        batch.lane.extendleft(reversed(rest))
+
+    def cancelled(self, batch: Batch) -> bool:
+        """Whether what the batch was taken for is not on the agenda any more."""
+        lane = batch.lane
+        return lane is not self._wanted and lane is not self._held and lane is not self._loading
+
+    def _batch(self, first: Unit, more: Iterator[Unit], lane: deque[Unit], left: int, threads: int) -> Batch:
+        """The first unit and those behind it, as many as is fair where ``left`` more are there to do."""
+        units, size = [first], self._size(first)
+        most = min(BATCH_UNITS, left // (threads * BATCHES_EACH))
+        while len(units) < most and size < BATCH_BYTES and (unit := next(more, None)) is not None:
+            if unit not in units:
+                units.append(unit)
+                size += self._size(unit)
+        return Batch(units, lane)
+
+    def _take_wanted(self, needed: Callable[[Unit], bool], awaited: Callable[[Unit], bool]) -> Iterator[Unit]:
         while self._wanted:
             unit = self._wanted.popleft()
             if awaited(unit) and needed(unit):
-                return unit
-        while (unit_ahead := self._head_of_order()) is not None:
-            if not needed(unit_ahead):
+                yield unit
+
+    def _take_ahead(self, needed: Callable[[Unit], bool], ahead: Callable[[Unit], bool]) -> Iterator[Unit]:
+        while (unit := self._head_of_order()) is not None:
+            if not needed(unit):
                 self._held.popleft()
-            elif not ahead(unit_ahead):
-                break
+            elif not ahead(unit):
+                return
             else:
-                return self._held.popleft()
-        while (unit_to_load := self._head_of_load()) is not None:
+                yield self._held.popleft()
+
+    def _take_loaded(self, needed: Callable[[Unit], bool], keep: Callable[[Unit], bool]) -> Iterator[Unit]:
+        while (unit := self._head_of_load()) is not None:
             self._loading.popleft()
-            if needed(unit_to_load) and keep(unit_to_load):
-                return unit_to_load
-        return None
+            if needed(unit) and keep(unit):
+                yield unit
+
+    def _places_ahead(self) -> int:
+        """How many places of the order lie between what was fetched and the end of the window."""
+        behind = int(self._ends[self._read - 1]) if self._read else 0
+        return int(np.searchsorted(self._ends, behind + self._ahead, side="right")) - self._next
+
+    def _size(self, unit: Unit) -> int:
+        _, start, end = self._snapshot.unit_range(*unit)
+        return end - start
 
     def _head_of_order(self) -> Unit | None:
         while not self._held:

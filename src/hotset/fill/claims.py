@@ -71,6 +71,11 @@ class Claims:
         else:
             self._locks.release(place_of(name, unit[1]))
 
+    def release_ahead(self, name: bytes, unit: Unit) -> None:
+        """Let go of a unit that belongs to a run and is not fetched now."""
+        if self.holds(unit):
+            self.release(name, unit)
+
     def release_runs(self, keep: set[Unit]) -> None:
         """Let go of units that were claimed ahead and are not being fetched: the load was cancelled."""
         with self._lock:

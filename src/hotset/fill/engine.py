@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotset.errors import Changed, Closed, HotsetError
-from hotset.fill.agenda import Agenda, Unit
+from hotset.fill.agenda import Agenda, Batch, Unit
 from hotset.fill.claims import AHEAD, Claims
 from hotset.fill.coverage import Coverage
 from hotset.fill.donors import Donors
@@ -26,7 +26,7 @@ from hotset.fill.limit import LimitState
 from hotset.fill.pace import Pace
 from hotset.fill.progress import Counters, FillStats, Progress
 from hotset.fill.staging import Staging
-from hotset.fill.unit import Elsewhere, Outcome, Result, UnitWork
+from hotset.fill.unit import Elsewhere, Fetched, Outcome, Result, UnitWork, defect
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer, Source
 from hotset.tier.node.shelf import Shelf
@@ -35,6 +35,8 @@ __all__ = ["Engine", "Outcome"]
 
 #: A unit that another filler holds is looked at again after this many seconds.
 CONTESTED_PAUSE = 0.01
+#: A batch is broken off after so many seconds: with a slow source meeting the others after each unit costs nothing.
+BATCH_SECONDS = 0.05
 #: After so long the other filler counts as stalled, and the unit is fetched here as well.
 CONTESTED_PATIENCE = 60.0
 
@@ -69,6 +71,7 @@ class Engine:
         self._coverage = Coverage(snapshot, shelf, clock)
         self._counters = Counters(clock)
         self._running: set[Unit] = set()
+        self._busy = 0  # threads that have a batch
         self._waiters: dict[Unit, list[Future[Outcome]]] = {}
         self._contested: dict[Unit, float] = {}  # -> when to stop waiting for the other filler
         self._look_again: deque[tuple[float, Unit]] = deque()
@@ -167,7 +170,7 @@ class Engine:
     def stats(self) -> FillStats:
         with self._lock:
             return self._counters.stats(
-                running=len(self._running),
+                running=self._busy,
                 waiting=len(self._waiters),
                 limit=self._pace.limit,
                 staged=self._staging.used,
@@ -223,7 +226,7 @@ class Engine:
         try:
             self._fetch_until_closed()
         except Exception as error:  # noqa: BLE001  without this thread somebody would wait for ever
-            self._break(error if isinstance(error, HotsetError) else _defect(error))
+            self._break(error if isinstance(error, HotsetError) else defect(error))
 
     def _break(self, error: HotsetError) -> None:
         """The cache itself fails (dropped, not writable, a defect): everybody gets the reason, nothing more is tried."""
@@ -235,44 +238,73 @@ class Engine:
             self._settled.notify_all()
 
     def _fetch_until_closed(self) -> None:
-        done: tuple[Unit, Result] | None = None
-        while (unit := self._exchange(done)) is not None:
-            try:
-                done = unit, self._work_on(unit)
-            except HotsetError as error:
-                done = unit, Result(error)
-            except Exception as error:  # noqa: BLE001  a defect must reach whoever waits instead of dying with this thread
-                done = unit, Result(_defect(error))
+        batch: Batch | None = None
+        done: list[Result] = []
+        while (batch := self._exchange(batch, done)) is not None:
+            done = self._work_through(batch)
 
-    def _exchange(self, done: tuple[Unit, Result] | None) -> Unit | None:
-        """Hand in a result and get the next unit, under one lock; waits for work, None when closed."""
+    def _work_through(self, batch: Batch) -> list[Result]:
+        """The results of the units of a batch, or of the first of them if there is reason to meet the others."""
+        got: list[Result | Fetched] = []
+        until = self._clock() + BATCH_SECONDS
+        for unit in batch.units:
+            got.append(self._unit.fetch(unit, patient=self._clock() < self._contested.get(unit, float("inf"))))
+            # Looked at without the lock: whoever is overlooked now is seen after the next unit.
+            wanted = unit in self._waiters or self._agenda.urgent
+            if wanted or self._closed or self._agenda.cancelled(batch) or self._clock() > until:
+                break
+        return self._unit.store(batch.units, got)
+
+    def _exchange(self, batch: Batch | None, done: Sequence[Result]) -> Batch | None:
+        """Hand in results and get the next batch, under one lock; waits for work, None when closed."""
         with self._lock:
-            if done is not None:
-                self._settle(*done)
+            if batch is not None:
+                self._hand_in(batch, done)
             while not self._closed and self._broken is None:
-                if len(self._running) < self._pace.limit and (unit := self._take()) is not None:
-                    self._running.add(unit)
+                if self._busy < self._pace.limit and (batch := self._take()) is not None:
+                    self._busy += 1
+                    self._running.update(batch.units)
                     if self._agenda.pending:
                         self._wake(1)  # one after the other, so that there are never more threads than work
-                    return unit
+                    return batch
                 if self._quiet():
                     self._settled.notify_all()
-                if len(self._running) < self._pace.limit:
+                if self._busy < self._pace.limit:
                     self._pace.idle()
                 self._idle += 1
                 self._work.wait(max(0.001, self._look_again[0][0] - self._clock()) if self._look_again else None)
                 self._idle -= 1
             return None
 
-    def _take(self) -> Unit | None:
+    def _hand_in(self, batch: Batch, done: Sequence[Result]) -> None:
+        """Settle what was done, and let others have the rest."""
+        self._busy -= 1
+        self._running.difference_update(batch.units)
+        for unit, result in zip(batch.units, done, strict=False):
+            self._settle(unit, result)
+        rest = batch.units[len(done) :]
+        if rest:
+            for unit in rest:
+                self._staging.withdraw(unit)
+                self._claims.release_ahead(self.snapshot.pack_name(unit[0]), unit)
+            self._agenda.give_back(batch, rest)
+            self._agenda.want(unit for unit in rest if unit in self._waiters)
+        if self._quiet():
+            self._settled.notify_all()
+
+    def _take(self) -> Batch | None:
         while self._look_again and self._look_again[0][0] <= self._clock():
             _, unit = self._look_again.popleft()
             if not self._shelf.present(*unit):
-                return unit
+                return Batch([unit], deque())  # alone, so that nothing is given back
             del self._contested[unit]
             self._answer(unit, None)
         return self._agenda.take(
-            self._needed, awaited=self._waiters.__contains__, ahead=self._has_place, keep=self._keep
+            self._needed,
+            awaited=self._waiters.__contains__,
+            ahead=self._has_place,
+            keep=self._keep,
+            threads=self._pace.limit,
         )
 
     def _needed(self, unit: Unit) -> bool:
@@ -318,15 +350,10 @@ class Engine:
         _, start, end = self.snapshot.unit_range(*unit)
         return end - start
 
-    def _work_on(self, unit: Unit) -> Result:
-        patient = self._clock() < self._contested.get(unit, float("inf"))
-        return self._unit.fetch(*unit, patient=patient)
-
     # -- results --------------------------------------------------------------------------------------------------------
 
     def _settle(self, unit: Unit, result: Result) -> None:
         outcome = result.outcome
-        self._running.discard(unit)
         if isinstance(outcome, Elsewhere):
             self._staging.withdraw(unit)
             self._contested.setdefault(unit, self._clock() + CONTESTED_PATIENCE)
@@ -346,8 +373,6 @@ class Engine:
             self._counters.damaged += len(result.damaged)
             self._agenda.repair(result.damaged)
         self._answer(unit, outcome)
-        if self._quiet():
-            self._settled.notify_all()
 
     def _answer(self, unit: Unit, outcome: Outcome | HotsetError) -> None:
         """Tell whoever waits for the unit; bytes that nobody waits for stay in the staging buffer if they were promised
@@ -367,9 +392,3 @@ class Engine:
         for unit in self._staging.units():
             if not self._due(unit):
                 self._staging.withdraw(unit)
-
-
-def _defect(error: Exception) -> HotsetError:
-    failure = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure

@@ -14,7 +14,7 @@ from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer, Source
 from hotset.tier.node.shelf import Shelf
 
-__all__ = ["Elsewhere", "Outcome", "Result", "UnitWork"]
+__all__ = ["Elsewhere", "Fetched", "Outcome", "Result", "UnitWork", "defect"]
 
 Outcome = Buffer | None
 """What a waiter gets: None if the unit is in the cache now, else its bytes."""
@@ -35,6 +35,14 @@ class Result(NamedTuple):
     damaged: Sequence[Unit] = ()
 
 
+class Fetched(NamedTuple):
+    """Bytes on their way to their place in the cache, which is claimed for them."""
+
+    data: Buffer
+    fetched: int
+    copied: int
+
+
 class UnitWork:
     """Thread-safe, as long as no two threads work on one unit."""
 
@@ -47,16 +55,47 @@ class UnitWork:
         self._claims = claims
         self._donors = donors
 
-    def fetch(self, number: int, unit: int, *, patient: bool) -> Result:
-        """Bring one unit into the cache, or get its bytes if it has no place there.
+    def fetch(self, unit: Unit, *, patient: bool) -> Result | Fetched:
+        """Get the bytes of a unit, unless they are here. What is `Fetched` must be given to `store`.
 
         ``patient``: leave the unit to another filler that has claimed it; else that one counts as stalled.
         """
+        try:
+            return self._fetch(*unit, patient=patient)
+        except HotsetError as error:
+            return Result(error)
+        except Exception as error:  # noqa: BLE001  a defect must reach whoever waits instead of ending a thread
+            return Result(defect(error))
+
+    def store(self, units: Sequence[Unit], got: Sequence[Result | Fetched]) -> list[Result]:
+        """Put into place what was fetched, neighbours in one write: each system call costs a turn of the interpreter lock."""
+        results: list[Result] = []
+        while len(results) < len(got):
+            first = len(results)
+            end = first
+            fetched: list[Fetched] = []
+            while (
+                end < len(got)
+                and isinstance(each := got[end], Fetched)
+                and _follow(units[first], units[end], end - first)
+            ):
+                fetched.append(each)
+                end += 1
+            if fetched:
+                results += self._store(units[first], fetched)
+            else:
+                result = got[first]
+                assert isinstance(result, Result)
+                results.append(result)
+        return results
+
+    def _fetch(self, number: int, unit: int, *, patient: bool) -> Result | Fetched:
         name = self._snapshot.pack_name(number)
         admitted = self._shelf.admit(number)
         claimed = admitted and self._claims.take(name, (number, unit))
         if admitted and not claimed and patient:
             return Result(Elsewhere.CONTESTED)
+        keep = False
         try:
             if admitted and self._shelf.present(number, unit):
                 return Result(None)  # somebody finished it between our look and our lock
@@ -65,13 +104,31 @@ class UnitWork:
             if data is None:
                 data = self._read(number, unit)
                 fetched = len(data)
-            if not admitted or not self._shelf.write(number, unit, data):
-                return Result(data, fetched, copied)
+            keep = admitted
+            return Fetched(data, fetched, copied) if admitted else Result(data, fetched, copied)
         finally:
-            if claimed or self._claims.holds((number, unit)):
+            if not keep and (claimed or self._claims.holds((number, unit))):
                 self._claims.release(name, (number, unit))
-        damaged = self._shelf.finish(number)
-        return Result(None, fetched, copied, [(number, bad) for bad in damaged])
+
+    def _store(self, first: Unit, fetched: Sequence[Fetched]) -> list[Result]:
+        """Units of one pack that follow one another."""
+        number, unit = first
+        stored = False
+        try:
+            try:
+                stored = self._shelf.write(number, unit, *(each.data for each in fetched))
+            finally:
+                name = self._snapshot.pack_name(number)
+                for place in range(unit, unit + len(fetched)):
+                    self._claims.release(name, (number, place))
+            damaged = [(number, bad) for bad in self._shelf.finish(number)] if stored else []
+        except Exception as error:  # noqa: BLE001  as above
+            failure = error if isinstance(error, HotsetError) else defect(error)
+            return [Result(failure, each.fetched, each.copied) for each in fetched]
+        results = [Result(None if stored else each.data, each.fetched, each.copied) for each in fetched]
+        if damaged:
+            results[-1] = results[-1]._replace(damaged=damaged)
+        return results
 
     def newest(self, position: int) -> Buffer:
         """An object as the source has it now. Never stored: it is not the snapshot's."""
@@ -93,6 +150,17 @@ class UnitWork:
             return self._source.read(info.key, start, end, info)
         except NotFound as error:
             raise _removed(info.key) from error
+
+
+def _follow(first: Unit, unit: Unit, distance: int) -> bool:
+    return unit[0] == first[0] and unit[1] == first[1] + distance
+
+
+def defect(error: Exception) -> HotsetError:
+    """What is not an error of ours, as one that can be handed to whoever waits."""
+    failure = HotsetError(f"the filler failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _removed(key: str) -> Changed:

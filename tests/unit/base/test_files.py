@@ -123,7 +123,7 @@ class TestTmpfile:
 
         def publish(number: int) -> None:
             with tmpfile(tmp_path, 0o600) as file:
-                write_all(file.fd, b"%d" % number, 0)
+                write_all(file.fd, [b"%d" % number], 0)
                 barrier.wait()
                 if file.publish("file"):
                     won.append(number)
@@ -144,11 +144,11 @@ class TestTmpfile:
 
 def test_write_all_goes_on_after_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pwrite = os.pwrite
-    monkeypatch.setattr(files.os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:7], offset))
-    content = os.urandom(100)
+    monkeypatch.setattr(files.os, "pwritev", lambda fd, data, offset: pwrite(fd, b"".join(data)[:7], offset))
+    parts = [os.urandom(size) for size in (10, 0, 3, 90)]
     with (tmp_path / "file").open("wb") as file:
-        write_all(file.fileno(), content, 5)
-    assert (tmp_path / "file").read_bytes() == bytes(5) + content
+        write_all(file.fileno(), parts, 5)
+    assert (tmp_path / "file").read_bytes() == bytes(5) + b"".join(parts)
 
 
 def test_allocate_accepts_a_file_system_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

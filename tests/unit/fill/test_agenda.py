@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotset.fill.agenda import Agenda, Unit
+from hotset.fill.agenda import BATCH_BYTES, Agenda, Batch, Unit
 from hotset.snapshot import Listing, PlanParameters, Snapshot, plan, write_index
 from hotset.source.base import FingerprintKind, ObjectInfo
 
@@ -20,11 +20,11 @@ EVERYTHING = 2**62
 def snapshot_of(tmp_path_factory):
     """A snapshot of objects of these sizes, whose position is the number in their key; four small ones to a pack."""
 
-    def make(sizes: list[int]) -> Snapshot:
+    def make(sizes: list[int], limit: int = 400) -> Snapshot:
         directory: Path = tmp_path_factory.mktemp("index")
         infos = [ObjectInfo(f"{n:06}", size, FingerprintKind.ETAG, b"%d" % n) for n, size in enumerate(sizes)]
         listing = Listing.of([infos], listed_ns=10**18)
-        write_index(directory, listing, plan(listing, b"test", PlanParameters(limit=400, stripe=200)))
+        write_index(directory, listing, plan(listing, b"test", PlanParameters(limit=limit, stripe=limit // 2)))
         return Snapshot(directory)
 
     return make
@@ -53,11 +53,21 @@ class Fetcher:
 
     def take(self, *, awaited=always, ahead=always, keep=always) -> int | None:
         """The position whose unit comes next."""
-        unit = self.agenda.take(lambda unit: unit not in self.fetched, awaited=awaited, ahead=ahead, keep=keep)
-        if unit is None:
+        batch = self.take_batch(EVERYTHING, awaited=awaited, ahead=ahead, keep=keep)
+        if batch is None:
             return None
-        self.fetched.add(unit)
+        [unit] = batch.units
         return self.snapshot.unit_range(*unit)[0]
+
+    def take_batch(self, threads: int, *, awaited=always, ahead=always, keep=always) -> Batch | None:
+        batch = self.agenda.take(
+            lambda unit: unit not in self.fetched, awaited=awaited, ahead=ahead, keep=keep, threads=threads
+        )
+        self.fetched.update(batch.units if batch else ())
+        return batch
+
+    def positions(self, batch: Batch) -> list[int]:
+        return [self.snapshot.unit_range(*unit)[0] for unit in batch.units]
 
     def take_all(self, **said) -> list[int]:
         return list(iter(lambda: self.take(**said), None))
@@ -283,11 +293,78 @@ def test_whoever_reads_in_the_order_never_waits_in_vain_and_nothing_is_taken_twi
     assert len(done) == len(set(done))
 
 
+class TestBatches:
+    """Small units are handed out several at a time, from one lane, as long as there is plenty."""
+
+    @pytest.mark.parametrize("lane", ["want", "order", "load"])
+    def test_everybody_gets_a_fair_part(self, fetcher, lane):
+        if lane == "want":
+            fetcher.want(*range(100))
+        elif lane == "order":
+            fetcher.agenda.follow(order_of(*range(100)), EVERYTHING)
+        else:
+            fetcher.agenda.load(range(100))
+        batches = list(iter(lambda: fetcher.take_batch(4), None))
+        assert [position for batch in batches for position in fetcher.positions(batch)] == list(range(100))
+        assert len(batches[0].units) == 12
+        assert [len(batch.units) for batch in batches[-8:]] == [1] * 8
+
+    def test_a_batch_is_of_one_lane(self, fetcher):
+        fetcher.want(*range(50, 60))
+        fetcher.agenda.follow(order_of(*range(40)), EVERYTHING)
+        batch = fetcher.take_batch(1)
+        assert fetcher.positions(batch) == [50, 51, 52, 53]
+        assert fetcher.agenda.urgent
+
+    def test_large_units_come_alone(self, snapshot_of):
+        fetcher = Fetcher(snapshot_of([BATCH_BYTES] * 100, limit=4 * BATCH_BYTES))
+        fetcher.agenda.load(range(100))
+        assert len(fetcher.take_batch(1).units) == 1
+
+    def test_no_more_than_the_window(self, fetcher):
+        fetcher.agenda.follow(order_of(*range(100)), 1000)
+        assert len(fetcher.take_batch(1).units) == 4
+        assert fetcher.take_all() == list(range(4, 10))
+
+    def test_an_object_named_twice_is_in_it_once(self, fetcher):
+        fetcher.agenda.follow(order_of(*[1, 1, 2] * 20), EVERYTHING)
+        assert fetcher.positions(fetcher.take_batch(1)) == [1, 2]
+
+    @pytest.mark.parametrize("lane", ["want", "order", "load"])
+    def test_what_is_given_back_comes_first_again(self, fetcher, lane):
+        if lane == "want":
+            fetcher.want(*range(20))
+        elif lane == "order":
+            fetcher.agenda.follow(order_of(*range(20)), EVERYTHING)
+        else:
+            fetcher.agenda.load(range(20))
+        batch = fetcher.take_batch(1)
+        rest = batch.units[3:]
+        fetcher.fetched.difference_update(rest)
+        fetcher.agenda.give_back(batch, rest)
+        assert fetcher.take_all() == list(range(3, 20))
+
+    @pytest.mark.parametrize("end", ["cancelled", "replaced", "passed"])
+    def test_what_nobody_needs_any_more_does_not_come_back(self, fetcher, end):
+        fetcher.agenda.follow(order_of(*range(50)), EVERYTHING)
+        batch = fetcher.take_batch(1)
+        assert not fetcher.agenda.cancelled(batch)
+        if end == "cancelled":
+            fetcher.agenda.cancel()
+        elif end == "replaced":
+            fetcher.agenda.follow(order_of(70), EVERYTHING)
+        else:
+            fetcher.agenda.advance([48])
+        assert fetcher.agenda.cancelled(batch)
+        fetcher.agenda.give_back(batch, batch.units[1:])
+        assert fetcher.take_all() == {"cancelled": [], "replaced": [70], "passed": [49]}[end]
+
+
 def test_a_million_positions_cost_no_python_object_each(snapshot_of):
     """The order of a large dataset stays in arrays: what `advance` makes for it is two of them."""
     snapshot = snapshot_of([1] * 1000)
     agenda = Agenda(snapshot)
     agenda.follow(np.tile(np.arange(1000, dtype=np.uint64), 1000), 100)
     agenda.advance([5])
-    assert agenda.take(always, awaited=always, ahead=always, keep=always) is not None
+    assert agenda.take(always, awaited=always, ahead=always, keep=always, threads=1) is not None
     assert all(isinstance(value, np.ndarray) for value in vars(agenda._occurrences).values())

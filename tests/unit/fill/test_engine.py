@@ -418,7 +418,7 @@ class TestStaging:
                 results(want(engine, position))
             engine.advance([900])
             assert engine.stats().staged_bytes <= 2**20
-            for position in range(950, 1000):
+            for position in range(951, 1000):  # 950 was read: it need not be anywhere any more
                 results(want(engine, position))
         assert max(source.reads.values()) == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -97,19 +98,30 @@ class TestWrite:
     def test_bytes_before_the_word_that_promises_them(self, path: str, monkeypatch: pytest.MonkeyPatch):
         """Whenever the writer dies, a word that is set has all of its bytes."""
         written: list[int] = []
-        pwrite = os.pwrite
+        pwritev = os.pwritev
 
-        def spy(fd: int, data: bytes, offset: int) -> int:
+        def spy(fd: int, data: Sequence[bytes], offset: int) -> int:
             written.append(offset)
-            return pwrite(fd, data, offset)
+            return pwritev(fd, data, offset)
 
-        monkeypatch.setattr(files.os, "pwrite", spy)
+        monkeypatch.setattr(files.os, "pwritev", spy)
         write(path, 2)
         assert written == [GEOMETRY.data_at + OFFSETS[2], 128 + 4 * 2]
 
+    def test_neighbours_in_one_write(self, path: str, monkeypatch: pytest.MonkeyPatch):
+        written: list[int] = []
+        pwritev = os.pwritev
+        monkeypatch.setattr(files.os, "pwritev", lambda fd, data, at: (written.append(at), pwritev(fd, data, at))[1])
+        with PackWriter(path, GEOMETRY) as writer:
+            writer.write(1, OFFSETS[1], *UNITS[1:])
+        assert written == [GEOMETRY.data_at + OFFSETS[1], 128 + 4 * 1]
+        pack = open_pack(path)
+        assert pack.missing_units() == [0]
+        assert pack.bad_units(EXTENTS) == []
+
     def test_a_writer_that_dies_between_bytes_and_word_has_written_nothing(self, path: str):
         with PackWriter(path, GEOMETRY) as writer:
-            files.write_all(writer._fd, UNITS[2], GEOMETRY.data_at + OFFSETS[2])
+            files.write_all(writer._fd, [UNITS[2]], GEOMETRY.data_at + OFFSETS[2])
         assert open_pack(path).missing_units() == [0, 1, 2, 3]
 
     def test_an_empty_unit_is_present_once_written(self, path: str):

@@ -164,14 +164,14 @@ class PackWriter:
         stat = os.fstat(self._fd)
         return stat.st_dev, stat.st_ino
 
-    def write(self, unit: int, offset: int, data: Buffer) -> None:
-        """Put the bytes of a unit in their place and mark it present."""
+    def write(self, unit: int, offset: int, *data: Buffer) -> None:
+        """Put the bytes of a unit, or of several that follow one another, in their place and mark them present."""
         write_all(self._fd, data, self._geometry.data_at + offset)
-        self.mark(unit, checksum(data))
+        self.mark(unit, *map(checksum, data))
 
-    def mark(self, unit: int, check: int) -> None:
-        """Mark a unit whose bytes are in place already (for a ledger: in another file) as present."""
-        os.pwrite(self._fd, check.to_bytes(4, "little"), _WORDS_AT + 4 * unit)
+    def mark(self, unit: int, *checks: int) -> None:
+        """Mark units whose bytes are in place already (for a ledger: in another file) as present."""
+        write_all(self._fd, [b"".join(check.to_bytes(4, "little") for check in checks)], _WORDS_AT + 4 * unit)
 
     def seal(self, *, directory: Path, durable: bool) -> None:
         """Set the flag. The caller has compared every unit with its CRC."""
@@ -239,7 +239,7 @@ def _write_header(fd: int, name: bytes, geometry: PackGeometry, *, on_disk: bool
     allocate(fd, 0, geometry.length if on_disk and geometry.size else geometry.data_at)
     write_all(
         fd,
-        _HEADER.pack(_MAGIC, _FORMAT, 0, geometry.units, geometry.data_at, geometry.size, name, _this_boot()),
+        [_HEADER.pack(_MAGIC, _FORMAT, 0, geometry.units, geometry.data_at, geometry.size, name, _this_boot())],
         0,
     )
 

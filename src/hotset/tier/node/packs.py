@@ -160,6 +160,7 @@ class PackShelf:
         self._refused: set[int] = set()
         self._ready: set[int] = set()  # packs that have a file here which may be trusted
         self._absent: dict[int, int] = {}  # a unit of a pack before which none is absent
+        self._finishing: set[int] = set()
         self._writers: dict[int, PackWriter] = {}
         self._chosen: set[int] | None = None
 
@@ -200,11 +201,12 @@ class PackShelf:
         if not self.reader.current(number):
             self._forget(number)
 
-    def write(self, number: int, unit: int, data: Buffer) -> bool:
-        if self.present(number, unit):
-            return True  # by another filler, while this one counted as stalled: present bytes are never written again
+    def write(self, number: int, unit: int, *data: Buffer) -> bool:
+        if any(self.present(number, place) for place in range(unit, unit + len(data))):
+            # By another filler, while this one counted as stalled: present bytes are never written again.
+            return len(data) == 1 or all(self.write(number, unit + place, each) for place, each in enumerate(data))
         try:
-            self._writer(number).write(unit, self.snapshot.unit_offset(number, unit), data)
+            self._writer(number).write(unit, self.snapshot.unit_offset(number, unit), *data)
         except FileNotFoundError:
             self._forget(number)
             return False
@@ -221,6 +223,19 @@ class PackShelf:
         mapped = self.reader.open(number)
         if mapped is None or mapped.sealed or not self._all_present(number, mapped):
             return []
+        with self._lock:
+            if number in self._finishing:
+                return []  # several threads wrote the last units; one of them looks
+            self._finishing.add(number)
+        try:
+            return self._check_and_seal(number)
+        finally:
+            self._finishing.discard(number)
+
+    def _check_and_seal(self, number: int) -> list[int]:
+        mapped = self.reader.open(number)
+        if mapped is None or mapped.sealed or not self._all_present(number, mapped):
+            return []  # somebody did it between our look and our turn
         if mapped.bad_units(self.reader.extents(number)):
             return self._salvage(number, mapped)
         with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:

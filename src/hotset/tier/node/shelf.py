@@ -61,8 +61,10 @@ class Shelf(Protocol):
     def verify_presence(self, number: int, unit: int) -> None:
         """Do not trust what is remembered of a unit and its pack: somebody could not find it."""
 
-    def write(self, number: int, unit: int, data: Buffer) -> bool:
-        """Store a unit; False if its place is gone (evicted, or the disk is full), so that it can only be read through."""
+    def write(self, number: int, unit: int, *data: Buffer) -> bool:
+        """Store a unit, or several that follow one another; False if their place is gone (evicted, or the disk is full), so
+        that they can only be read through.
+        """
 
     def finish(self, number: int) -> list[int]:
         """Called after writes: seals what is complete. Units that turned out damaged and are absent again."""

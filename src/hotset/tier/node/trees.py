@@ -119,7 +119,10 @@ class TreeShelf:
             if self.present(number, unit) and self._tree.read(number, unit) is None:
                 self.repair(number)  # somebody removed the file
 
-    def write(self, number: int, unit: int, data: Buffer) -> bool:
+    def write(self, number: int, unit: int, *data: Buffer) -> bool:
+        return all(self._write(number, unit + place, each) for place, each in enumerate(data))
+
+    def _write(self, number: int, unit: int, data: Buffer) -> bool:
         try:
             if self.present(number, unit):
                 return True  # by another filler, while this one counted as stalled
@@ -182,7 +185,7 @@ class TreeShelf:
     def _write_file(self, path: Path, data: Buffer) -> None:
         self._make_parents(path)
         with tmpfile(path.parent, _READ_ONLY) as file:
-            write_all(file.fd, data, 0)
+            write_all(file.fd, [data], 0)
             if not file.publish(path.name):  # left by a filler that was killed before it marked the unit
                 temporary = temporary_name(path)
                 file.publish(temporary.name)
@@ -199,7 +202,7 @@ class TreeShelf:
                         file.publish(partial.name)
         fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            write_all(fd, data, self.snapshot.unit_offset(number, unit))
+            write_all(fd, [data], self.snapshot.unit_offset(number, unit))
         finally:
             os.close(fd)
 
