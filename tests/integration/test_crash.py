@@ -24,7 +24,8 @@ import pytest
 
 import hotset
 from hotset.errors import Full, NotFound
-from hotset.fill.service import FillService, FillSettings
+from hotset.fill.service import FillService
+from hotset.fill.settings import FillSettings
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.source.base import Buffer, ObjectInfo
 from hotset.testing.source import MemorySource

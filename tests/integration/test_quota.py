@@ -15,7 +15,7 @@ import pytest
 import hotset
 from hotset.config import builder
 from hotset.errors import Full
-from hotset.fill.service import FillSettings
+from hotset.fill.settings import FillSettings
 from hotset.snapshot import PlanParameters
 from hotset.tier.node import CacheDirectory
 from tests.support.datasets import content

@@ -9,17 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hotset.base.sizes import parse_size
 from hotset.config.settings import Settings, environment, runtime_directory
 from hotset.errors import HotsetError, InvalidInput, NotFound, Unavailable
 from hotset.fill.client import FillClient
-from hotset.fill.service import FillService, FillSettings, SourceSettings
-from hotset.read.dataset import Dataset, OnChanged, ReadOptions
+from hotset.fill.settings import FillSettings, SourceSettings
 from hotset.source import SourceOptions, display_uri, identify
 from hotset.tier.node import CacheDirectory, DatasetDirectory, DatasetRecord, SourceRecord
 from hotset.tier.node.dataset import Layout
+
+if TYPE_CHECKING:
+    from hotset.fill.service import FillService
+    from hotset.read.dataset import Dataset, OnChanged
 
 __all__ = ["Build", "Refresh", "SourceArgument", "default_name", "open_dataset"]
 
@@ -82,6 +85,8 @@ class Build:
 
     def service(self) -> FillService:
         """A filler in this process. Only for programs that never fork."""
+        from hotset.fill.service import FillService
+
         return FillService(self.fill_settings, self.env)
 
     def client(self) -> FillClient:
@@ -158,6 +163,8 @@ def open_dataset(
     try:
         if snapshot is None:
             _refresh_if_stale(build, fill, refresh)
+        from hotset.read.dataset import Dataset, ReadOptions
+
         opened, lease = build.directory.open(snapshot)
         options = ReadOptions(on_changed, build.settings.lookahead)
         dataset = Dataset(build.name, build.directory, opened, lease, fill, options)
@@ -178,6 +185,9 @@ def _refresh_if_stale(build: Build, fill: FillClient, refresh: Refresh) -> None:
     if since is None:
         raise NotFound(f"{build.name!r} has no snapshot in the cache yet; open it with refresh='auto', or load it")
     try:
+        fill.start()
+        import hotset.read.dataset  # what reading needs comes while the filler starts  # noqa: F401
+
         fill.refresh(not_before_ns=since)
     except Unavailable as error:
         if current is None or refresh == "always":

@@ -14,23 +14,25 @@ import sys
 import threading
 import time
 import uuid
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from hotset.errors import Closed, HotsetError, Unavailable
 from hotset.fill import wire
-from hotset.fill.agenda import Unit
-from hotset.fill.process import encode_settings
 from hotset.fill.progress import FillStats, Progress
-from hotset.fill.service import FillSettings, SourceSettings
+from hotset.fill.settings import FillSettings, SourceSettings, encode_settings
 from hotset.source import SourceOptions, display_uri
 from hotset.tier.node.dataset import Current
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from hotset.fill.agenda import Unit
 
 __all__ = ["FillClient"]
 
@@ -116,7 +118,7 @@ class FillClient:
 
     def advance(self, digest: str, positions: Iterable[int]) -> None:
         """Tell what was read. Nothing is waited for, and a lost message does no harm."""
-        data = np.fromiter(positions, dtype=np.uint64).tobytes()
+        data = array("Q", positions).tobytes()
         with suppress(wire.ConnectionLost, OSError):
             wire.send(self._connection(), {"op": "read", "digest": digest, "silent": True}, [data])
 

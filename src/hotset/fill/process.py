@@ -15,39 +15,21 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
-from hotset.base.retry import RetryPolicy
 from hotset.errors import Denied, HotsetError, InvalidInput
 from hotset.fill import wire
 from hotset.fill.engine import Outcome
-from hotset.fill.service import FillService, FillSettings, SourceSettings
-from hotset.snapshot import PlanParameters
-from hotset.source import Buffer, SourceOptions
+from hotset.fill.service import FillService
+from hotset.fill.settings import decode_settings
+from hotset.source import Buffer
 
-__all__ = ["decode_settings", "encode_settings", "main"]
-
-
-def encode_settings(settings: FillSettings, env: Mapping[str, str], socket_path: str, parent: int) -> bytes:
-    message = {"settings": asdict(settings), "env": dict(env), "socket": socket_path, "parent": parent}
-    return json.dumps(message).encode()
-
-
-def decode_settings(message: Mapping[str, Any]) -> FillSettings:
-    fields = dict(message)
-    fields["sources"] = tuple(
-        SourceSettings(entry["uri"], entry["path"], SourceOptions(**entry["options"])) for entry in fields["sources"]
-    )
-    fields["include"], fields["exclude"] = tuple(fields["include"]), tuple(fields["exclude"])
-    fields["retry"] = RetryPolicy(**fields["retry"])
-    fields["parameters"] = PlanParameters(**fields["parameters"])
-    return FillSettings(**fields)
+__all__ = ["main"]
 
 
 class Server:

@@ -8,55 +8,30 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from hotset.base.retry import RetryPolicy
 from hotset.errors import InvalidInput, NotFound, Unavailable
 from hotset.fill.claims import Claims
 from hotset.fill.donors import Donors
 from hotset.fill.engine import Engine
 from hotset.fill.limit import LimitState
-from hotset.snapshot import Listing, Plan, PlanParameters, Snapshot, plan, write_index
-from hotset.source import ObjectInfo, Source, SourceOptions, open_source
+from hotset.fill.settings import FillSettings
+from hotset.snapshot import Listing, Plan, PlanParameters, Snapshot, plan, prepare, write_index
+from hotset.source import ObjectInfo, Source, open_source
 from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
 from hotset.tier.node.collect import outlived
 from hotset.tier.node.dataset import Current
 from hotset.tier.node.shelf import Shelf, open_shelf
 
-__all__ = ["FillService", "FillSettings", "ListingProgress", "SourceSettings"]
+__all__ = ["FillService", "ListingProgress"]
 
 #: Snapshots that are kept besides the current, the pinned and the open ones, to go back to.
 OLD_SNAPSHOTS = 3
 
 ListingProgress = Callable[[int], None]
 """Called with the number of objects listed so far."""
-
-
-@dataclass(frozen=True)
-class SourceSettings:
-    """How to reach one source: its URI as given, and options that may hold secrets (left out of the repr)."""
-
-    uri: str = field(repr=False)  #: a signed URL is a secret
-    path: str = ""
-    options: SourceOptions = field(default_factory=SourceOptions, repr=False)
-
-
-@dataclass(frozen=True)
-class FillSettings:
-    """What a filler must know. Travels to the filler's process through a pipe, never in arguments."""
-
-    cache: str
-    dataset: str  #: its identifier
-    sources: tuple[SourceSettings, ...]
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    max_rate: float | None = None  #: bytes a second
-    max_requests: int = 256
-    staging: int = 256 * 2**20
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    parameters: PlanParameters = field(default_factory=PlanParameters)
 
 
 class FillService:
@@ -100,11 +75,12 @@ class FillService:
         return Snapshot(directory)
 
     def _list(self, started_ns: int, on_listed: ListingProgress | None) -> tuple[Listing, Plan]:
+        prepare()
         listing = Listing.of(_counted(self._open().list(), on_listed), listed_ns=started_ns)
         if not len(listing):
             where = ", ".join(source.uri for source in self.dataset.record().sources)
             raise NotFound(f"no objects at {where}: check the prefix, and --include and --exclude")
-        return listing, plan(listing, self.dataset.record().identity, self.settings.parameters)
+        return listing, plan(listing, self.dataset.record().identity, self.settings.parameters or PlanParameters())
 
     def _forget_old_snapshots(self) -> None:
         """A dataset that is reloaded every day must not fill the cache with its indexes."""

@@ -6,8 +6,8 @@ it and answers questions in microseconds, `diff` says what changed between two o
 """
 
 from hotset.snapshot.diff import Changes, diff
-from hotset.snapshot.index import Pack, Snapshot, write_index
+from hotset.snapshot.index import Pack, Snapshot, prepare, write_index
 from hotset.snapshot.listing import Listing
 from hotset.snapshot.plan import Plan, PlanParameters, plan
 
-__all__ = ["Changes", "Listing", "Pack", "Plan", "PlanParameters", "Snapshot", "diff", "plan", "write_index"]
+__all__ = ["Changes", "Listing", "Pack", "Plan", "PlanParameters", "Snapshot", "diff", "plan", "prepare", "write_index"]

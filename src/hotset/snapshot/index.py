@@ -2,20 +2,22 @@
 
 Readers touch only the columns they need, through plain memoryviews of the mapped file (30 ns a look-up, no copy), and
 all processes of a machine share the pages. Keys are sorted, so a key is found by bisection in a few microseconds without
-a hash table; that saves 12 bytes an object in every cache. Arrow is used in this file only.
+a hash table; that saves 12 bytes an object in every cache. Arrow is used in this file only, and imported when an index is
+written or mapped: it takes as long as the first pages of a listing.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from crc32c import crc32c
 
 from hotset.errors import Corrupt, NotFound
@@ -24,7 +26,10 @@ from hotset.snapshot.listing import Listing
 from hotset.snapshot.plan import Plan
 from hotset.source.base import Fingerprint, ObjectInfo
 
-__all__ = ["Pack", "Snapshot", "write_index"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Pack", "Snapshot", "prepare", "write_index"]
 
 OBJECTS, PACKS, SUMS = "objects.arrow", "packs.arrow", "sums.json"
 _REMEDY = "reload the dataset to write it anew"
@@ -44,8 +49,15 @@ class Pack(NamedTuple):
     stripe: int  #: length of each unit but the last; 0 if units are objects
 
 
+def prepare() -> None:
+    """Import what `write_index` needs while something else is waited for."""
+    threading.Thread(target=importlib.import_module, args=("pyarrow",), name="hotset-import", daemon=True).start()
+
+
 def write_index(directory: Path, listing: Listing, plan: Plan) -> None:
     """Write its files into ``directory``, which the caller publishes (nothing here is atomic)."""
+    import pyarrow as pa
+
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(listing.sizes, dtype=np.int64)))
     starts = plan.first[:-1]
     members = np.diff(plan.first)
@@ -232,6 +244,8 @@ class Snapshot:
 
 def _binary(blob: bytes, offsets: npt.NDArray[np.int64]) -> pa.Array:
     """A binary column from its parts; 64-bit offsets only where 32 bits do not reach."""
+    import pyarrow as pa
+
     wide = len(blob) >= 2**31
     column = offsets if wide else offsets.astype(np.int32)
     kind = pa.large_binary() if wide else pa.binary()
@@ -258,6 +272,8 @@ def _sums(path: Path) -> dict[str, int]:
 
 
 def _map(path: Path, sums: dict[str, int]) -> tuple[dict[bytes, bytes], pa.RecordBatch]:
+    import pyarrow as pa
+
     try:
         if _sum_of(path) != sums.get(path.name):
             raise Corrupt(f"the index {path} is damaged: its checksum is wrong; {_REMEDY}")
@@ -286,6 +302,8 @@ def _view(column: pa.Array, code: _Code) -> memoryview:
 
 
 def _binary_views(column: pa.Array) -> tuple[memoryview, memoryview]:
+    import pyarrow as pa
+
     _, offsets, data = column.buffers()
     code: _Code = "q" if pa.types.is_large_binary(column.type) else "i"
     return memoryview(data or b""), memoryview(offsets or bytes(8)).cast("B").cast(code)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from hotset.source.base import ObjectInfo
 
-__all__ = ["Pages"]
+__all__ = ["Pages", "in_background"]
 
 Position = TypeVar("Position")
+T = TypeVar("T")
 
 
 class Pages(Iterator[Sequence[ObjectInfo]], Generic[Position]):
@@ -30,3 +33,17 @@ class Pages(Iterator[Sequence[ObjectInfo]], Generic[Position]):
             raise StopIteration
         batch, self._position = self._fetch(self._position)
         return batch
+
+
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """The future result of ``work``, begun at once in a thread that ends with it. Nobody needs to wait for it."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  for whoever asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="hotset-list", daemon=True).start()
+    return future

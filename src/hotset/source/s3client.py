@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from urllib.parse import urlsplit
 
 from hotset.errors import InvalidInput, NotFound, Unavailable
@@ -17,8 +19,8 @@ from hotset.source.base import ObjectInfo
 from hotset.source.clients import Answer
 from hotset.source.errors import explain_status
 from hotset.source.keys import epoch_ns, shown
-from hotset.source.listing import Pages
-from hotset.source.s3listing import ListPage, Undecodable, parse_page
+from hotset.source.listing import Pages, in_background
+from hotset.source.s3listing import ListPage, Undecodable, parse_page, token_of
 from hotset.source.signing import Provider
 from hotset.source.sigv4 import canonical_query, encode_key, signed_headers
 from hotset.source.web import Reply, Web, retry_after_of
@@ -57,23 +59,35 @@ class S3Client:
         self._now = now
 
     def list(self, prefix: str) -> Pages[str]:
-        """Everything below ``prefix``, page by page; positions are continuation tokens."""
+        """Everything below ``prefix``, page by page; positions are continuation tokens.
+
+        The next page is asked for before this one is taken apart, so that the server and we work at the same time.
+        """
         encode = False
+        under_way: dict[str, Future[str]] = {}
+
+        def page_of(token: str) -> ListPage:
+            begun = under_way.pop(token, None)
+            text = self._page(prefix, token, encode=encode) if begun is None else begun.result()
+            if (following := token_of(text)) is not None:
+                under_way[following] = in_background(partial(self._page, prefix, following, encode=encode))
+            return parse_page(text, prefix=prefix, where=f"{self._bucket}/{prefix}", asked_for_url_encoding=encode)
 
         def fetch(token: str) -> tuple[Sequence[ObjectInfo], str | None]:
             nonlocal encode
             try:
-                page = self._page(prefix, token, encode=encode)
+                page = page_of(token)
             except Undecodable:
                 encode = True
-                page = self._page(prefix, token, encode=True)
+                under_way.clear()
+                page = page_of(token)
             if not token and page.count == 0 and page.token is None and prefix:
                 raise NotFound(f"{self._bucket}/{prefix}: nothing there; check the spelling of the prefix")
             return page.objects, page.token
 
         return Pages(fetch, "")
 
-    def _page(self, prefix: str, token: str, *, encode: bool) -> ListPage:
+    def _page(self, prefix: str, token: str, *, encode: bool) -> str:
         query = {"list-type": "2", "max-keys": "1000"}
         if prefix:
             query["prefix"] = prefix
@@ -81,11 +95,8 @@ class S3Client:
             query["continuation-token"] = token
         if encode:
             query["encoding-type"] = "url"
-        where = f"{self._bucket}/{prefix}"
-        reply = self._send("GET", "", query, {}, what=where, limit=_PAGE_LIMIT)
-        return parse_page(
-            reply.body.decode(errors="replace"), prefix=prefix, where=where, asked_for_url_encoding=encode
-        )
+        reply = self._send("GET", "", query, {}, what=f"{self._bucket}/{prefix}", limit=_PAGE_LIMIT)
+        return reply.body.decode(errors="replace")
 
     def get(self, key: str, part: tuple[int, int] | None, tag: str | None) -> Answer:
         headers = {}

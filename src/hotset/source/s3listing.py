@@ -17,7 +17,7 @@ from hotset.errors import InvalidInput, Unavailable
 from hotset.source.base import ObjectInfo
 from hotset.source.keys import epoch_ns, make_info
 
-__all__ = ["ListPage", "Undecodable", "parse_page"]
+__all__ = ["ListPage", "Undecodable", "parse_page", "token_of"]
 
 _FIELDS = [re.compile(rf"<{name}>([^<]*)</{name}>") for name in ("Key", "Size", "ETag", "LastModified")]
 _CONTENTS = re.compile(r"<Contents>")
@@ -67,13 +67,16 @@ def parse_page(text: str, *, prefix: str, where: str, asked_for_url_encoding: bo
         objects = _objects(rows, prefix, where, _decoder(text) if encoded else None)
     except ValueError as error:
         raise InvalidInput(f"{where}: the server lists sizes or times that are none; check the endpoint") from error
-    token = None
-    if _TRUNCATED.search(text):
-        found = _TOKEN.search(text)
-        if found is None:
-            raise Unavailable(f"{where}: the server breaks off the listing without saying how to go on")
-        token = _unescape(found[1])
+    token = token_of(text)
+    if token is None and _TRUNCATED.search(text):
+        raise Unavailable(f"{where}: the server breaks off the listing without saying how to go on")
     return ListPage(objects, len(rows), token)
+
+
+def token_of(text: str) -> str | None:
+    """Where the listing goes on after this page; None if it ends here (or does not say)."""
+    found = _TOKEN.search(text) if _TRUNCATED.search(text) else None
+    return _unescape(found[1]) if found is not None else None
 
 
 def _objects(

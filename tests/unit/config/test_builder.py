@@ -13,7 +13,7 @@ import requests
 
 from hotset.config.builder import Build, default_name
 from hotset.errors import AlreadyExists, InvalidInput, NotFound
-from hotset.fill.process import decode_settings, encode_settings
+from hotset.fill.settings import decode_settings, encode_settings
 from hotset.source import SourceOptions
 
 SECRETS = {

@@ -12,7 +12,6 @@ import pytest
 from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory
-from hotset.tier.node import dataset as dataset_module
 from hotset.tier.node.dataset import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
 from hotset.tier.node.trees import TreeShelf
@@ -96,7 +95,7 @@ class TestPublish:
             (directory / "objects.arrow").write_bytes(b"half")
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(dataset_module, "write_index", fails)
+        monkeypatch.setattr("hotset.snapshot.write_index", fails)
         with pytest.raises(OSError, match="No space"):
             publish(dataset, OBJECTS)
         assert dataset.digests() == []

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 from hotset.base.files import fsync_directory, temporary_name
 from hotset.base.locks import FileLock
 from hotset.errors import AlreadyExists, Busy, Corrupt, Full, NotFound
-from hotset.snapshot import Listing, Plan, Snapshot, write_index
 
 if TYPE_CHECKING:
+    from hotset.snapshot import Listing, Plan, Snapshot
     from hotset.tier.node.cache import CacheDirectory
 
 __all__ = ["Current", "DatasetDirectory", "DatasetRecord", "Layout", "Lease", "SnapshotRecord", "SourceRecord"]
@@ -191,6 +191,8 @@ class DatasetDirectory:
         return current
 
     def _store(self, target: Path, listing: Listing, plan: Plan) -> None:
+        from hotset.snapshot import write_index
+
         estimate = len(listing) * 41 + len(listing.keys) + len(listing.fingerprints) + 64 * plan.packs + 2**16
         if not self.cache.space.reserve(estimate):
             from hotset.tier.node.evict import make_room  # below this module's users, above its records
@@ -229,7 +231,7 @@ class DatasetDirectory:
     def _whole(self, target: Path) -> bool:
         """Whether the snapshot is there and undamaged; a damaged one is taken away, so that it can be written anew."""
         try:
-            Snapshot(target)
+            open_index(target)
         except (NotFound, Corrupt):
             with suppress(FileNotFoundError):
                 doomed = temporary_name(target)
@@ -257,7 +259,7 @@ class DatasetDirectory:
             # Between reading `current` and locking, the evictor may have been faster: what is current now counts.
             if digest is not None or self._resolve(None) == wanted:
                 try:
-                    return Snapshot(self.snapshot_path(wanted)), Lease(lock, wanted)
+                    return open_index(self.snapshot_path(wanted)), Lease(lock, wanted)
                 except BaseException:
                     lock.release()
                     raise
@@ -287,7 +289,7 @@ class DatasetDirectory:
         records = []
         for digest in self.digests():
             try:
-                opened = Snapshot(self.snapshot_path(digest))
+                opened = open_index(self.snapshot_path(digest))
                 created = (self.snapshot_path(digest) / "objects.arrow").stat().st_mtime_ns
             except (NotFound, FileNotFoundError):
                 continue  # collected meanwhile
@@ -378,3 +380,10 @@ class DatasetDirectory:
         for directory in (self.path, self.path / "snapshots", self.packs, self.trees):
             with suppress(FileNotFoundError):
                 yield from (Path(entry.path) for entry in os.scandir(directory) if entry.name.startswith("."))
+
+
+def open_index(path: Path) -> Snapshot:
+    """Numpy and Arrow come with the first index that is opened: who only has a filler started need not wait for them."""
+    from hotset.snapshot import Snapshot
+
+    return Snapshot(path)
