@@ -255,11 +255,10 @@ class TestFilling:
 
     def test_a_read_overtakes_the_prefetch(self, place, proxy, monkeypatch):
         monkeypatch.setenv("HOTSET_MAX_REQUESTS", "2")
-        hang = proxy.hang(key=KEYS[0])
-        also = proxy.hang(key=KEYS[1])
+        hang = proxy.hang(times=2)
         with hotset.open(place) as ds:
             ds.prefetch(range(60))
-            wait_until(lambda: hang.hits and also.hits, what="two requests that hang")
+            wait_until(lambda: hang.hits == 2, what="two requests that hang")
             with ThreadPoolExecutor(1) as pool:
                 future = pool.submit(ds.__getitem__, 50)
                 wait_until(lambda: ds.stats().fill.waiting, what="the filler knows of the read")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,12 +30,37 @@ BATCH_BYTES = 2**18
 BATCHES_EACH = 2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Batch:
-    """What one thread fetches next, in this order."""
+    """What one thread fetches next, in this order. Each unit is begun by the thread or withdrawn by another, never both:
+    either takes it off the row in one step, without a lock.
+    """
 
     units: list[Unit]
     lane: deque[Unit]  #: where the rest goes if the thread stops; one that is not the agenda's any more is a bin
+
+    def __post_init__(self) -> None:
+        self._todo = deque(self.units)
+
+    def begin(self) -> Unit | None:
+        """The next unit, which is the thread's to finish."""
+        try:
+            return self._todo.popleft()
+        except IndexError:
+            return None
+
+    def withdraw(self, unit: Unit) -> bool:
+        """Take a unit away from the thread; False if it has begun it."""
+        try:
+            self._todo.remove(unit)
+        except ValueError:
+            return False
+        return True
+
+    @property
+    def rest(self) -> list[Unit]:
+        """What is not begun."""
+        return list(self._todo)
 
 
 class Agenda:
@@ -54,8 +80,11 @@ class Agenda:
         self._loading: deque[Unit] = deque()
 
     def want(self, units: Iterable[Unit]) -> None:
-        """Somebody waits for these: before all else."""
-        self._wanted.extend(units)
+        """Somebody waits for these: before all else, and not a second time when the order comes to them."""
+        for unit in units:
+            self._wanted.append(unit)
+            with suppress(ValueError):
+                self._held.remove(unit)
 
     def repair(self, units: Iterable[Unit]) -> None:
         """These are lost again after they were here: before the rest of a load."""

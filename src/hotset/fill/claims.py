@@ -7,7 +7,7 @@ of it in one call and lets them go in one; everything else is claimed unit by un
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from hotset.base.locks import RangeLocks
@@ -76,7 +76,7 @@ class Claims:
         if self.holds(unit):
             self.release(name, unit)
 
-    def release_runs(self, keep: set[Unit]) -> None:
+    def release_runs(self, keep: Container[Unit]) -> None:
         """Let go of units that were claimed ahead and are not being fetched: the load was cancelled."""
         with self._lock:
             doomed = {unit: run for unit, run in self._runs.items() if unit not in keep}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from hotset.fill.progress import FillStats, Progress
 from hotset.snapshot import Snapshot
 from hotset.tier.node.shelf import Shelf
 
@@ -25,8 +26,21 @@ class Coverage:
         self._known = (0, 0)
         self._again = float("-inf")
 
-    def count(self, *, exactly: bool) -> tuple[int, int]:
-        """(objects, bytes); of a moment ago unless ``exactly``. Packs that are filling count by their share of units."""
+    def progress(self, stats: FillStats, *, finished: bool) -> Progress:
+        """Of a moment ago unless ``finished``. Packs that are filling count by their share of units."""
+        objects, size = self._count(exactly=finished)
+        return Progress(
+            objects=objects,
+            total_objects=len(self._snapshot),
+            bytes=size,
+            total_bytes=self._snapshot.total_bytes,
+            failed=stats.failed,
+            objects_per_second=stats.objects_per_second,
+            bytes_per_second=stats.bytes_per_second,
+            finished=finished,
+        )
+
+    def _count(self, *, exactly: bool) -> tuple[int, int]:
         with self._lock:
             started = self._clock()
             if exactly or started >= self._again:

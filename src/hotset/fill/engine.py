@@ -70,7 +70,7 @@ class Engine:
         self._pace = Pace(limit or LimitState(), clock)
         self._coverage = Coverage(snapshot, shelf, clock)
         self._counters = Counters(clock)
-        self._running: set[Unit] = set()
+        self._running: dict[Unit, Batch] = {}
         self._busy = 0  # threads that have a batch
         self._waiters: dict[Unit, list[Future[Outcome]]] = {}
         self._contested: dict[Unit, float] = {}  # -> when to stop waiting for the other filler
@@ -104,6 +104,7 @@ class Engine:
                     future.set_result(None)
                 else:
                     self._waiters.setdefault(unit, []).append(future)
+                    self._overtake(unit)
                     self._agenda.want([unit])
             self._wake(len(units))
         return futures
@@ -143,7 +144,7 @@ class Engine:
         """Stop fetching ahead; what somebody waits for is still fetched."""
         with self._lock:
             self._agenda.cancel()
-            self._claims.release_runs(keep=self._running)
+            self._claims.release_runs(keep=self._running.keys())
             self._drop_stale()
 
     def wait_loaded(self, timeout: float | None = None) -> bool:
@@ -181,17 +182,7 @@ class Engine:
         """How far the load is; exact once nothing is left to do."""
         with self._lock:
             finished, stats = self._quiet(), self.stats()
-        objects, held = self._coverage.count(exactly=finished)
-        return Progress(
-            objects=objects,
-            total_objects=len(self.snapshot),
-            bytes=held,
-            total_bytes=self.snapshot.total_bytes,
-            failed=stats.failed,
-            objects_per_second=stats.objects_per_second,
-            bytes_per_second=stats.bytes_per_second,
-            finished=finished,
-        )
+        return self._coverage.progress(stats, finished=finished)
 
     def close(self) -> None:
         """End all threads; whoever waits gets `Closed`. Requests under way are waited for."""
@@ -239,23 +230,25 @@ class Engine:
 
     def _fetch_until_closed(self) -> None:
         batch: Batch | None = None
-        done: list[Result] = []
+        done: list[tuple[Unit, Result]] = []
         while (batch := self._exchange(batch, done)) is not None:
             done = self._work_through(batch)
 
-    def _work_through(self, batch: Batch) -> list[Result]:
+    def _work_through(self, batch: Batch) -> list[tuple[Unit, Result]]:
         """The results of the units of a batch, or of the first of them if there is reason to meet the others."""
+        begun: list[Unit] = []
         got: list[Result | Fetched] = []
         until = self._clock() + BATCH_SECONDS
-        for unit in batch.units:
+        while (unit := batch.begin()) is not None:
+            begun.append(unit)
             got.append(self._unit.fetch(unit, patient=self._clock() < self._contested.get(unit, float("inf"))))
             # Looked at without the lock: whoever is overlooked now is seen after the next unit.
             wanted = unit in self._waiters or self._agenda.urgent
             if wanted or self._closed or self._agenda.cancelled(batch) or self._clock() > until:
                 break
-        return self._unit.store(batch.units, got)
+        return list(zip(begun, self._unit.store(begun, got), strict=True))
 
-    def _exchange(self, batch: Batch | None, done: Sequence[Result]) -> Batch | None:
+    def _exchange(self, batch: Batch | None, done: Sequence[tuple[Unit, Result]]) -> Batch | None:
         """Hand in results and get the next batch, under one lock; waits for work, None when closed."""
         with self._lock:
             if batch is not None:
@@ -263,7 +256,7 @@ class Engine:
             while not self._closed and self._broken is None:
                 if self._busy < self._pace.limit and (batch := self._take()) is not None:
                     self._busy += 1
-                    self._running.update(batch.units)
+                    self._running.update(dict.fromkeys(batch.units, batch))
                     if self._agenda.pending:
                         self._wake(1)  # one after the other, so that there are never more threads than work
                     return batch
@@ -276,21 +269,30 @@ class Engine:
                 self._idle -= 1
             return None
 
-    def _hand_in(self, batch: Batch, done: Sequence[Result]) -> None:
+    def _hand_in(self, batch: Batch, done: Sequence[tuple[Unit, Result]]) -> None:
         """Settle what was done, and let others have the rest."""
         self._busy -= 1
-        self._running.difference_update(batch.units)
-        for unit, result in zip(batch.units, done, strict=False):
+        for unit, result in done:
+            del self._running[unit]
             self._settle(unit, result)
-        rest = batch.units[len(done) :]
-        if rest:
-            for unit in rest:
-                self._staging.withdraw(unit)
-                self._claims.release_ahead(self.snapshot.pack_name(unit[0]), unit)
-            self._agenda.give_back(batch, rest)
-            self._agenda.want(unit for unit in rest if unit in self._waiters)
+        rest = batch.rest
+        for unit in rest:
+            self._put_down(unit)
+        self._agenda.give_back(batch, rest)
         if self._quiet():
             self._settled.notify_all()
+
+    def _overtake(self, unit: Unit) -> None:
+        """Nobody waits behind what else a thread was given, which may hang."""
+        batch = self._running.get(unit)
+        if batch is not None and unit not in self._contested and batch.withdraw(unit):
+            self._put_down(unit)
+
+    def _put_down(self, unit: Unit) -> None:
+        """A thread was given the unit and did not begin it."""
+        del self._running[unit]
+        self._staging.withdraw(unit)
+        self._claims.release_ahead(self.snapshot.pack_name(unit[0]), unit)
 
     def _take(self) -> Batch | None:
         while self._look_again and self._look_again[0][0] <= self._clock():

@@ -170,6 +170,21 @@ class TestUrgency:
             gate.open(engine.snapshot.key(50))
             assert future.result(30) is None
 
+    def test_nobody_waits_behind_a_request_that_hangs(self, root, gate):
+        """A thread is given several objects; one that is wanted is taken over by another while the first hangs."""
+        source = Held(SMALL, gate=gate)
+        with filling(source, root, max_requests=2) as service:
+            engine = engine_of(service)
+            engine.load()
+            hanging, other = gate.wait_for(2)
+            behind = engine.snapshot.find(hanging) + 1
+            future = want(engine, behind)[0]
+            gate.open(other, engine.snapshot.key(behind))
+            assert future.result(30) is None
+            gate.open()
+            assert engine.wait_loaded(30)
+        assert source.reads == dict.fromkeys(SMALL, 1)
+
     def test_a_freed_window_is_fetched_in_parallel(self, root, gate):
         """One large object read frees room for many small ones: all of them are asked for at once, not in turn."""
         source = Held({"a": b"a" * 20_000} | {f"b{n:02}": b"b" * 1000 for n in range(40)}, gate=gate)
