@@ -300,6 +300,32 @@ class ShelfContract:
             reader.forget(number)
             assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
 
+    def test_who_cannot_read_what_is_there_gets_it_again(self, open_one, dataset, snapshot):
+        """The reader found it damaged, or its disk failing: the filler believes no word but looks at the bytes."""
+        shelf = open_one()
+        fill(shelf, snapshot, OBJECTS)
+        for number, unit in [*self.some_units(snapshot), (self.large(snapshot), 0)]:
+            assert shelf.verify_presence(number, unit) is True
+            self.damage(dataset, snapshot, number, unit)
+            assert shelf.verify_presence(number, unit) is False
+            assert not shelf.present(number, unit)
+            assert fill(shelf, snapshot, OBJECTS) >= 1
+        assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_what_a_killed_filler_did_not_seal_is_sealed_by_the_next(self, open_one, dataset, snapshot):
+        first = open_one()
+        for number, unit in all_units(snapshot):
+            assert first.admit(number)
+            assert first.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+        first.close()
+        reader = open_reader(dataset, snapshot)
+        reader.scan()
+        assert not reader.complete
+        following = open_one()
+        assert all(following.present(*unit) for unit in all_units(snapshot))
+        reader.scan()
+        assert reader.complete
+
     def test_the_account_covers_what_was_admitted_before_it_is_written(self, shelf, dataset, snapshot):
         """Whoever is admitted later must not take the room that was promised, also after a recount."""
         space = dataset.cache.space
@@ -332,6 +358,72 @@ class TestPacks(ShelfContract):
 
     def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
         return dataset.packs / snapshot.pack_name(number).hex()
+
+    def test_what_a_crash_of_the_machine_left_is_put_right_in_place(
+        self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch
+    ):
+        """No second copy, which there may be no room for; and of several fillers that start, one does it."""
+        monkeypatch.setattr(packfile, "_boot", b"an earlier boot!")
+        before = open_one()
+        written = all_units(snapshot)[:-1:2]
+        for number, unit in written:
+            before.admit(number)
+            before.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+        before.close()
+        monkeypatch.setattr(packfile, "_boot", None)
+        books = {self.book_of(dataset, snapshot, number) for number, _ in written}
+        inodes = {book: book.stat().st_ino for book in books}
+        space = dataset.cache.space
+        space.reserve(space.free)
+        shelves = [open_one() for _ in range(4)]
+        barrier = threading.Barrier(len(shelves))
+
+        def present(shelf: Shelf) -> set[tuple[int, int]]:
+            barrier.wait(30)
+            return {unit for unit in all_units(snapshot) if shelf.present(*unit)}
+
+        with ThreadPoolExecutor(len(shelves)) as pool:
+            assert list(pool.map(present, shelves)) == [set(written)] * len(shelves)
+        assert {book: book.stat().st_ino for book in books} == inodes
+        assert hidden_files(dataset.path) == []
+
+    @pytest.mark.parametrize("why", ["quota", "disk"])
+    def test_without_room_for_a_second_copy_a_damaged_pack_goes_as_a_whole(
+        self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch, why: str
+    ):
+        fill(open_one(), snapshot, OBJECTS)
+        [(number, unit)] = self.some_units(snapshot, 1)
+        self.damage(dataset, snapshot, number, unit)
+        space = dataset.cache.space
+        taken = space.free if why == "quota" else 0
+        space.reserve(taken)
+        if why == "disk":
+
+            def full(*_: object) -> None:
+                raise OSError(28, "No space left on device")
+
+            monkeypatch.setattr(packfile.PackWriter, "write", full)
+        before = space.committed
+        shelf = open_one()
+        lost = shelf.repair(number)
+        assert lost == list(range(snapshot.pack_units[number]))
+        assert not self.book_of(dataset, snapshot, number).exists()
+        assert space.committed < before
+        assert hidden_files(dataset.path) == []
+        monkeypatch.undo()
+        space.release(taken)
+        assert fill(shelf, snapshot, OBJECTS) == len(lost)
+
+    def test_maps_of_evicted_packs_are_let_go(self, open_one, dataset, snapshot):
+        """Room that was freed is not really free before nobody has it mapped."""
+        shelf = open_one()
+        fill(shelf, snapshot, OBJECTS)
+        number, unit = self.some_units(snapshot)[0]
+        assert shelf.reader.mapped(number) is not None
+        self.book_of(dataset, snapshot, number).unlink()
+        shelf.let_go()
+        assert shelf.reader.mapped(number) is None
+        assert not shelf.present(number, unit)
 
 
 class TestTrees(ShelfContract):

@@ -158,10 +158,10 @@ class Agenda:
     def take(
         self,
         needed: Callable[[Unit], bool],
-        *,
         awaited: Callable[[Unit], bool],
         ahead: Callable[[Unit], bool],
         keep: Callable[[Unit], bool],
+        *,
         threads: int,
     ) -> Batch | None:
         """What a thread, one of ``threads``, fetches next, or None if there is nothing to do now.
@@ -190,6 +190,10 @@ class Agenda:
         """Whether what the batch was taken for is not on the agenda any more."""
         lane = batch.lane
         return lane is not self._wanted and lane is not self._held and lane is not self._loading
+
+    def loads(self, batch: Batch) -> bool:
+        """Whether the batch is a part of a load, which all else goes before."""
+        return batch.lane is self._loading
 
     def _batch(self, first: Unit, more: Iterator[Unit], lane: deque[Unit], left: int, threads: int) -> Batch:
         """The first unit and those behind it, as many as is fair where ``left`` more are there to do."""

@@ -77,7 +77,9 @@ class Claims:
             self.release(name, unit)
 
     def release_runs(self, keep: Container[Unit]) -> None:
-        """Let go of units that were claimed ahead and are not being fetched: the load was cancelled."""
+        """Let go of units that were claimed ahead and are not being fetched."""
+        if not self._runs:
+            return
         with self._lock:
             doomed = {unit: run for unit, run in self._runs.items() if unit not in keep}
             for unit, run in doomed.items():

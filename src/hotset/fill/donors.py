@@ -8,7 +8,7 @@ from hotset.base.checksum import checksum
 from hotset.errors import HotsetError, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.dataset import DatasetDirectory
-from hotset.tier.node.packs import PackReader
+from hotset.tier.node.packreader import PackReader
 
 __all__ = ["Donors"]
 

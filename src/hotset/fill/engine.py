@@ -37,6 +37,8 @@ __all__ = ["Engine", "Outcome"]
 CONTESTED_PAUSE = 0.01
 #: A batch is broken off after so many seconds: with a slow source meeting the others after each unit costs nothing.
 BATCH_SECONDS = 0.05
+#: So often an idle filler looks what was evicted.
+IDLE_SECONDS = 30.0
 #: After so long the other filler counts as stalled, and the unit is fetched here as well.
 CONTESTED_PATIENCE = 60.0
 
@@ -89,11 +91,11 @@ class Engine:
         The caller has looked and did not find them, so what is remembered of their packs is not trusted.
         """
         units = list(units)
-        for unit in units:
-            self._shelf.verify_presence(*unit)
+        damaged = [unit for unit in units if not self._shelf.verify_presence(*unit)]
         futures: list[Future[Outcome]] = []
         with self._lock:
             self._check_open()
+            self._counters.damaged += len(damaged)
             self._agenda.advance(dict.fromkeys(self.snapshot.unit_range(*unit)[0] for unit in units))
             for unit in units:
                 future: Future[Outcome] = Future()
@@ -257,16 +259,19 @@ class Engine:
                 if self._busy < self._pace.limit and (batch := self._take()) is not None:
                     self._busy += 1
                     self._running.update(dict.fromkeys(batch.units, batch))
-                    if self._agenda.pending:
+                    if self._agenda.pending or self._look_again:
                         self._wake(1)  # one after the other, so that there are never more threads than work
                     return batch
                 if self._quiet():
                     self._settled.notify_all()
                 if self._busy < self._pace.limit:
                     self._pace.idle()
+                pause = max(0.001, self._look_again[0][0] - self._clock()) if self._look_again else IDLE_SECONDS
                 self._idle += 1
-                self._work.wait(max(0.001, self._look_again[0][0] - self._clock()) if self._look_again else None)
+                woken = self._work.wait(pause)
                 self._idle -= 1
+                if not woken and threading.current_thread() is self._threads[0]:
+                    self._shelf.let_go()
             return None
 
     def _hand_in(self, batch: Batch, done: Sequence[tuple[Unit, Result]]) -> None:
@@ -301,13 +306,12 @@ class Engine:
                 return Batch([unit], deque())  # alone, so that nothing is given back
             del self._contested[unit]
             self._answer(unit, None)
-        return self._agenda.take(
-            self._needed,
-            awaited=self._waiters.__contains__,
-            ahead=self._has_place,
-            keep=self._keep,
-            threads=self._pace.limit,
-        )
+        waits = self._waiters.__contains__
+        batch = self._agenda.take(self._needed, waits, self._has_place, self._keep, threads=self._pace.limit)
+        if batch is not None and not self._agenda.loads(batch):
+            # The load rests now: what it claimed ahead, another filler may be waiting for.
+            self._claims.release_runs(keep=self._running.keys())
+        return batch
 
     def _needed(self, unit: Unit) -> bool:
         if unit in self._running or unit in self._staging or unit in self._contested:

@@ -23,7 +23,7 @@ from hotset.read.keys import Keys
 from hotset.read.stats import ReadStats
 from hotset.snapshot import Changes, Snapshot, diff
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
-from hotset.tier.node.packs import PackReader
+from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.shelf import open_reader
 from hotset.tier.node.view import link_view
 

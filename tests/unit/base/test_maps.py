@@ -122,3 +122,26 @@ def test_populate_past_the_end_of_the_file_is_an_error(tmp_path: Path):
     os.close(fd)
     with pytest.raises(OSError):
         populate(view)
+
+
+class TestOlderKernels:
+    """Before Linux 5.14 there is no MADV_POPULATE_READ: pages are looked at in another way, one byte of each."""
+
+    @pytest.fixture(autouse=True)
+    def older(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(maps, "_MADV_POPULATE_READ", 222)  # an advice that no kernel knows: EINVAL
+
+    @pytest.mark.parametrize("size", [1, 4096, 100_000, 1500 * 4096])
+    def test_what_can_be_read_is_fine(self, tmp_path: Path, size: int):
+        populate(mapped_file(tmp_path / "file", b"x" * size))
+
+    @pytest.mark.parametrize("pages", [4, 1500])
+    def test_what_cannot_be_read_is_an_error_and_no_signal(self, tmp_path: Path, pages: int):
+        path = tmp_path / "file"
+        path.write_bytes(b"x" * (pages - 1) * 4096)
+        fd = os.open(path, os.O_RDONLY)
+        view = map_readonly(fd, pages * 4096)
+        os.close(fd)
+        with pytest.raises(OSError, match="reading") as caught:
+            populate(view)
+        assert caught.value.errno == errno.EIO

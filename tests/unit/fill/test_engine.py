@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 
 from hotset.errors import Changed, Closed, Denied, HotsetError, NotFound, Unavailable
+from hotset.fill import engine as engine_module
 from hotset.fill.engine import Engine
 from hotset.fill.limit import LimitState
 from hotset.fill.progress import FillStats
 from hotset.fill.service import FillService
+from hotset.source.base import FingerprintKind
 from hotset.testing.source import FaultySource, MemorySource
 from tests.support.datasets import many_small
 from tests.support.opening import Gate, engine_of, service_over
+from tests.support.processes import wait_until
 
 SMALLEST_QUOTA = 16 * 2**20
 
@@ -36,6 +40,26 @@ class Held(FaultySource):
         if self.gate is not None:
             self.gate.pass_through(key)
         return super().read(key, start, end, expect)
+
+
+class Digested(Held):
+    """Lists objects with their SHA-256, and serves whatever it has: as a manifest's servers may."""
+
+    def __init__(self, objects) -> None:
+        super().__init__(objects)
+        self.served = dict(objects)
+
+    def list(self):
+        for batch in super().list():
+            yield [
+                info._replace(
+                    kind=FingerprintKind.SHA256, fingerprint=sha256(self.served[info.key]).hexdigest().encode()
+                )
+                for info in batch
+            ]
+
+    def read(self, key, start, end, expect):
+        return self.served[key][start:end]
 
 
 @contextmanager
@@ -141,6 +165,52 @@ class TestOnce:
             gate.open()
             assert results(waiting) == [None, None]
         assert source.reads.total() == 1
+
+    def test_a_filler_that_stalls_is_not_waited_for_for_ever(self, root, gate, monkeypatch):
+        """After a while the unit is fetched privately: "once" holds for fillers that live and do not stall."""
+        monkeypatch.setattr(engine_module, "CONTESTED_PATIENCE", 0.05)
+        stalled, quick = Held(SMALL, gate=gate), Held(SMALL)
+        with filling(stalled, root) as one, filling(quick, root) as other:
+            first = engine_of(one)
+            want(first, 3)
+            gate.wait_for(1)
+            second = other.engine(first.snapshot.digest)
+            assert results(want(second, 3)) == [None]
+        assert quick.reads.total() == 1
+
+    def test_what_another_filler_finished_is_noticed_while_something_slow_is_fetched(self, root, gate):
+        """The thread that watches the claims of others may get other work; then somebody else watches."""
+        elsewhere = Gate()
+        source, slow = Held(SMALL, gate=elsewhere), Held(SMALL, gate=gate)
+        with filling(source, root) as one, filling(slow, root) as other:
+            first = engine_of(one)
+            second = other.engine(first.snapshot.digest)
+            want(first, 3)
+            elsewhere.wait_for(1)
+            contested = want(second, 3)
+            wait_until(lambda: second._contested and second._idle, what="its only thread watches")
+            hanging = want(second, 50)
+            gate.wait_for(1)
+            elsewhere.open()
+            assert results(contested) == [None]
+            assert not hanging[0].done()
+            gate.open()
+
+    def test_a_load_that_rests_holds_nothing_back_from_others(self, root, gate):
+        """What a load claimed ahead is free for others as long as more urgent work keeps it from going on."""
+        source = Held(SMALL, gate=gate)
+        with filling(source, root, max_requests=1) as one, filling(Held(SMALL), root) as other:
+            first = engine_of(one)
+            second = other.engine(first.snapshot.digest)
+            first.load()
+            [begun] = gate.wait_for(1)
+            want(first, 59)  # urgent: the load rests after what it has begun
+            gate.open(begun)
+            gate.wait_for(2)
+            position = first.snapshot.find(begun)
+            assert results(want(second, position + 5, position + 20)) == [None, None]
+            gate.open()
+            assert first.wait_loaded(30)
 
     def test_a_filler_that_leaves_leaves_its_claims_to_others(self, root, gate):
         source = Held(SMALL, lambda key, n: Denied("no more") if n == 0 else None, gate=gate)
@@ -307,6 +377,41 @@ class TestFailures:
             first.forget(0)
             assert bytes(first.unit(0, 0)) == SMALL[engine.snapshot.key(0)]
         assert source.reads.total() == 61
+
+    def test_what_a_reader_cannot_read_is_fetched_again_and_counted(self, root):
+        source = Held(SMALL)
+        with filling(source, root) as service:
+            engine = engine_of(service)
+            engine.load()
+            assert engine.wait_loaded(30)
+            mapped = service.shelf(engine.snapshot.digest).reader.open(0)
+            with open(service.shelf(engine.snapshot.digest).reader.path(0), "r+b") as file:
+                file.seek(mapped.geometry.length - mapped.geometry.size)
+                file.write(b"\xff")
+            assert results(want(engine, 0)) == [None]
+            assert engine.stats().damaged == 1
+            fresh = service.shelf(engine.snapshot.digest).reader
+            fresh.forget(0)
+            assert bytes(fresh.unit(0, 0)) == SMALL[engine.snapshot.key(0)]
+        assert source.reads == dict.fromkeys(SMALL, 1) | {engine.snapshot.key(0): 2}
+
+    def test_a_large_object_known_by_its_digest_is_that_object_or_none(self, root):
+        """Its stripes cannot be told from those of another version one by one: all of it is compared before the seal."""
+        body = b"a" * 200_000
+        source = Digested({"large": body})
+        with filling(source, root) as service:
+            engine = engine_of(service)
+            source.served = {"large": body[:150_000] + b"b" * 50_000}
+            engine.load()
+            assert engine.wait_loaded(30)
+            [error] = engine.failures().values()
+            assert isinstance(error, Changed)
+            assert "SHA-256" in str(error)
+            assert held(engine) == 0
+            source.served = {"large": body}
+            engine.load()
+            assert engine.wait_loaded(30)
+            assert (held(engine), engine.failures()) == (1, {})
 
     def test_nothing_there_is_told(self, root):
         with filling(Held({}), root) as service, pytest.raises(NotFound, match="no objects"):

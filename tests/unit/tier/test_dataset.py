@@ -207,8 +207,7 @@ class TestRemove:
                     publish(dataset, OBJECTS)
                 threading.Event().wait(0.003)  # it is there for a while
             opened, refused = opener.result(timeout=300)
-        assert opened + refused == times
-        assert opened
+        assert opened + refused >= times
         assert removed
 
     @pytest.mark.soak
@@ -233,7 +232,8 @@ class TestRemove:
 def open_often(root: str, digest: str | None, times: int) -> tuple[int, int]:
     dataset = CacheDirectory(Path(root)).dataset("memory")
     opened = refused = 0
-    for _ in range(times):
+    # On a busy machine all of them may fall between two removals: a named one is tried until both were seen.
+    while opened + refused < times or (digest is not None and not (opened and refused)):
         try:
             snapshot, lease = dataset.open(digest)
         except NotFound:

@@ -248,7 +248,7 @@ class TestMakeRoom:
         used_up(cache)
         make_room(cache, 100_000_000, for_dataset="another")
         assert held(dataset) == 0
-        assert reader.forget_unlinked() == snapshot.pack_count
+        assert reader.forget_unlinked() == list(range(snapshot.pack_count))
         for (number, unit), view in views.items():
             position, _, _ = snapshot.unit_range(number, unit)
             assert view == objects("data")[snapshot.key(position)]

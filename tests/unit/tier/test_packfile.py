@@ -240,8 +240,10 @@ class TestForeign:
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(packfile, "populate", fails)
+        assert not pack.check(2, *EXTENTS[2])
+        assert pack.bad_units(EXTENTS) == [2]
         with pytest.raises(Corrupt, match="Input/output error"):
-            pack.check(2, *EXTENTS[2])
+            pack.touch(*EXTENTS[2])
 
 
 class TestSalvage:
@@ -253,7 +255,7 @@ class TestSalvage:
         old = open_pack(path)
         before = bytes(old.data)
         assert old.bad_units(EXTENTS) == [2]
-        assert salvage(path, old, NAME, EXTENTS, mode=0o640, on_disk=True) == [2]
+        salvage(path, old, NAME, EXTENTS, [2], mode=0o640, on_disk=True)
         new = open_pack(path)
         assert new.identity != old.identity
         assert new.missing_units() == [2, 3]

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from hotset.errors import Busy, Corrupt, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.dataset import DatasetDirectory
-from hotset.tier.node.packs import PackReader
+from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.trees import TreeShelf
 
 __all__ = ["convert_to_files"]

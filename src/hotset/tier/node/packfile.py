@@ -10,14 +10,15 @@ A unit is written data first, then its word, each with one pwrite: what tells th
 bytes must match, so the two cannot disagree. Readers in any process map the file read-only and believe the word.
 **Sealed** (a flag) means: all units present, read back and compared with their words, and on a disk synced. Bytes that
 have been marked present never change again (rule 3): whoever finds a bad unit makes a new file (`salvage`) and leaves
-the old one to those who have it mapped.
+the old one to those who have it mapped. Only what an earlier boot left behind unsealed is put right in place
+(`revive`): nobody believes its words before that.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,11 +27,12 @@ import numpy as np
 
 from hotset.base.checksum import checksum
 from hotset.base.files import allocate, boot_id, fsync_directory, rounded, temporary_name, tmpfile, write_all
+from hotset.base.locks import FileLock
 from hotset.base.maps import map_readonly, populate
 from hotset.errors import Corrupt
 from hotset.source.base import Buffer
 
-__all__ = ["MappedPack", "PackGeometry", "PackWriter", "count_words", "create_pack", "salvage"]
+__all__ = ["MappedPack", "PackGeometry", "PackWriter", "count_words", "create_pack", "revive", "salvage"]
 
 _MAGIC = b"HOTSETPK"
 _FORMAT = 1
@@ -58,7 +60,7 @@ class PackGeometry:
 class MappedPack:
     """A pack file, mapped read-only. Costs no descriptor; stays readable after the file was unlinked."""
 
-    __slots__ = ("_path", "_touched", "_view", "data", "geometry", "identity", "words")
+    __slots__ = ("_on_disk", "_path", "_touched", "_view", "data", "geometry", "identity", "words")
 
     def __init__(self, path: str, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:
         """FileNotFoundError if there is no such pack; `Corrupt` if the file is not the pack it should be."""
@@ -73,6 +75,7 @@ class MappedPack:
         self.identity = (stat.st_dev, stat.st_ino)
         self.geometry = geometry
         self._path = path
+        self._on_disk = on_disk
         self._touched = not on_disk
         if on_disk:
             self._read_in(self._view[: geometry.data_at])
@@ -133,13 +136,23 @@ class MappedPack:
         return [unit for unit, word in enumerate(self.words.tolist()) if not word]
 
     def check(self, unit: int, start: int, end: int) -> bool:
-        """Whether the bytes of a unit match the checksum that was stored with them."""
-        self.touch(start, end)
-        return checksum(self.data[start:end]) == self.words[unit]
+        """Whether the bytes of a unit can be read, now, and match the checksum that was stored with them."""
+        return self._can_be_read(self.data[start:end]) and checksum(self.data[start:end]) == self.words[unit]
 
     def bad_units(self, extents: Sequence[tuple[int, int]]) -> list[int]:
         """The units that are marked present and whose bytes are wrong; ``extents`` are their places in the data."""
-        return [unit for unit, word in enumerate(self.words.tolist()) if word and not self.check(unit, *extents[unit])]
+        present = [(unit, word) for unit, word in enumerate(self.words.tolist()) if word]
+        if self.geometry.size <= WHOLE and self._can_be_read(self.data):
+            return [unit for unit, word in present if checksum(self.data[slice(*extents[unit])]) != word]
+        return [unit for unit, _ in present if not self.check(unit, *extents[unit])]
+
+    def _can_be_read(self, view: memoryview) -> bool:
+        try:
+            if self._on_disk:
+                self._read_in(view)
+        except Corrupt:
+            return False
+        return True
 
 
 def count_words(words: memoryview[int]) -> int:
@@ -172,6 +185,10 @@ class PackWriter:
     def mark(self, unit: int, *checks: int) -> None:
         """Mark units whose bytes are in place already (for a ledger: in another file) as present."""
         write_all(self._fd, [b"".join(check.to_bytes(4, "little") for check in checks)], _WORDS_AT + 4 * unit)
+
+    def vouch(self) -> None:
+        """Let this boot answer for the words, which the caller has compared with the bytes."""
+        write_all(self._fd, [_this_boot()], _BOOT_AT)
 
     def seal(self, *, directory: Path, durable: bool) -> None:
         """Set the flag. The caller has compared every unit with its CRC."""
@@ -211,25 +228,45 @@ def create_pack(path: str, name: bytes, geometry: PackGeometry, *, mode: int, on
         file.publish(file_name)
 
 
+def revive(path: str, pack: MappedPack, extents: Sequence[tuple[int, int]]) -> None:
+    """After a crash of the machine: unmark the units that did not reach the disk, and believe the rest. One filler does it
+    while others wait; cut off in the middle, it is done again.
+    """
+    with FileLock(Path(path), create=False), PackWriter(path, pack.geometry) as writer:
+        if not pack.trusted and writer.identity == pack.identity:  # else another filler did it, or it was replaced
+            for unit in pack.bad_units(extents):
+                writer.mark(unit, 0)
+            writer.vouch()
+
+
 def salvage(
-    path: str, pack: MappedPack, name: bytes, extents: Sequence[tuple[int, int]], *, mode: int, on_disk: bool
-) -> list[int]:
-    """Put a new file with the good units of ``pack`` in the place of ``path``; the units that were bad.
+    path: str,
+    pack: MappedPack,
+    name: bytes,
+    extents: Sequence[tuple[int, int]],
+    bad: Container[int],
+    *,
+    mode: int,
+    on_disk: bool,
+) -> None:
+    """Put a new file with all present units of ``pack`` but the ``bad`` ones in the place of ``path``.
 
     Readers of the old file keep what they have mapped; the new one belongs to this boot and is not sealed.
     """
-    bad = pack.bad_units(extents)
     temporary = temporary_name(Path(path))
     with tmpfile(temporary.parent, mode) as file:
         _write_header(file.fd, name, pack.geometry, on_disk=on_disk)
         file.publish(temporary.name)
+    try:
         with PackWriter(str(temporary), pack.geometry) as writer:
             for unit, word in enumerate(pack.words.tolist()):
                 if word and unit not in bad:
                     start, end = extents[unit]
                     writer.write(unit, start, pack.data[start:end])
-    temporary.rename(path)
-    return bad
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _write_header(fd: int, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:

@@ -1,149 +1,31 @@
-"""The layout "packs": units of a snapshot in pack files, written by fillers and read by anybody."""
+"""The layout "packs": units of a snapshot put into pack files by fillers (`packreader.py` has the reading of them)."""
 
 from __future__ import annotations
 
 import errno
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 
 from hotset.base.files import is_tmpfs
-from hotset.errors import Corrupt, Full
+from hotset.errors import Changed, Corrupt, HotsetError
 from hotset.snapshot import Snapshot
-from hotset.source.base import Buffer
+from hotset.source.base import Buffer, FingerprintKind
 from hotset.tier.node.cache import CacheDirectory
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.evict import admitted, make_room, pack_costs, share_of
-from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, create_pack, salvage
+from hotset.tier.node.packfile import MappedPack, PackWriter, create_pack, revive, salvage
+from hotset.tier.node.packreader import PackReader
 
-__all__ = ["PackReader", "PackShelf"]
+__all__ = ["PackShelf"]
 
 #: The disk is full, or a limit of the system (quota, ulimit -f) forbids the file: both mean "not here".
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-#: Maps kept at once. Each costs one of the kernel's 65,530 map areas; dropped ones cost 10 us when they are needed again.
-MAPS = 16_384
 #: Pack files kept open for writing.
 WRITERS = 256
-
-
-class PackReader:
-    """Maps the packs of one snapshot. Not thread-safe by itself, but harmless: the worst is a pack mapped twice."""
-
-    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
-        self.dataset = dataset
-        self.snapshot = snapshot
-        self._on_disk = dataset.cache.durable
-        self._maps: dict[int, MappedPack] = {}
-        self._sealed = bytearray(snapshot.pack_count)
-        #: The data of each pack that is complete and mapped, None for the others: the fast way of `Dataset`.
-        self.views: list[memoryview | None] = [None] * snapshot.pack_count
-        self._directory = os.fspath(dataset.packs)  # joined as text: thousands of packs are looked for at each opening
-
-    def path(self, number: int) -> str:
-        return f"{self._directory}/{self.snapshot.pack_name(number).hex()}"
-
-    def geometry(self, number: int) -> PackGeometry:
-        return PackGeometry(self.snapshot.pack_units[number], self.snapshot.pack_sizes[number])
-
-    def mapped(self, number: int) -> MappedPack | None:
-        """The pack if it is mapped already."""
-        return self._maps.get(number)
-
-    def open(self, number: int) -> MappedPack | None:
-        """The pack, mapped; None if it is not here. `Corrupt` if the file is not the pack it should be."""
-        mapped = self._maps.get(number)
-        if mapped is None:
-            try:
-                name = self.snapshot.pack_name(number)
-                mapped = MappedPack(self.path(number), name, self.geometry(number), on_disk=self._on_disk)
-            except FileNotFoundError:
-                return None
-            if len(self._maps) >= MAPS:
-                with suppress(StopIteration, RuntimeError):  # another thread may be making room as well
-                    oldest = next(iter(self._maps))
-                    self._maps.pop(oldest, None)
-                    self.views[oldest] = None
-            self._maps[number] = mapped
-        return mapped
-
-    def scan(self) -> None:
-        """Look which packs are complete now; their objects are then read without any further check."""
-        for number, sealed in enumerate(self._sealed):
-            if not sealed:
-                with suppress(Corrupt):  # found again, and repaired, when it is read
-                    mapped = self.open(number)
-                    if mapped is not None:
-                        self._note(number, mapped)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every pack is here and sealed, as far as was looked."""
-        return 0 not in self._sealed
-
-    def _note(self, number: int, mapped: MappedPack) -> None:
-        if mapped.sealed:
-            self._sealed[number] = 1
-            if mapped.readable:
-                self.views[number] = mapped.data
-
-    def forget(self, number: int) -> None:
-        """Drop the map: the file was replaced, evicted, or found damaged."""
-        self._maps.pop(number, None)
-        self.views[number] = None
-        self._sealed[number] = 0
-
-    def forget_unlinked(self) -> int:
-        """Drop maps of files that were evicted, so that their room is really free; how many these were."""
-        gone = [number for number in list(self._maps) if not self.current(number)]
-        for number in gone:
-            self.forget(number)
-        return len(gone)
-
-    def current(self, number: int) -> bool:
-        """Whether the mapped file is still the one that the path names."""
-        mapped = self._maps.get(number)
-        if mapped is None:
-            return False
-        try:
-            stat = os.stat(self.path(number))
-        except FileNotFoundError:
-            return False
-        return mapped.identity == (stat.st_dev, stat.st_ino)
-
-    def extents(self, number: int) -> list[tuple[int, int]]:
-        """Where each unit lies in the data of its pack."""
-        places = []
-        for unit in range(self.snapshot.pack_units[number]):
-            _, start, end = self.snapshot.unit_range(number, unit)
-            offset = self.snapshot.unit_offset(number, unit)
-            places.append((offset, offset + end - start))
-        return places
-
-    def unit(self, number: int, unit: int) -> memoryview | None:
-        """The bytes of a unit if they are here."""
-        mapped = self.open(number)
-        if mapped is None or not mapped.words[unit] or not mapped.trusted:
-            return None
-        _, start, end = self.snapshot.unit_range(number, unit)
-        offset = self.snapshot.unit_offset(number, unit)
-        mapped.touch(offset, offset + end - start)
-        self._note(number, mapped)
-        return mapped.data[offset : offset + end - start]
-
-    def held(self, number: int) -> int:
-        """How many units of a pack are here."""
-        try:
-            mapped = self.open(number)
-        except Corrupt:
-            return 0
-        if mapped is None or not mapped.trusted:
-            return 0
-        return mapped.geometry.units if mapped.sealed else mapped.present()
-
-    def close(self) -> None:
-        self._maps.clear()
-        self.views[:] = [None] * len(self.views)
 
 
 class PackShelf:
@@ -181,6 +63,11 @@ class PackShelf:
         with self._lock:
             self._refused.clear()
             self._chosen = None
+        self.let_go()
+
+    def let_go(self) -> None:
+        for number in self.reader.forget_unlinked():
+            self._forget(number)
 
     def present(self, number: int, unit: int) -> bool:
         mapped = self.reader.mapped(number)
@@ -196,10 +83,19 @@ class PackShelf:
                 mapped = self._usable(number)
         return 0 if mapped is None else mapped.geometry.units if mapped.sealed else mapped.present()
 
-    def verify_presence(self, number: int, unit: int) -> None:
-        """Forget what is known of the pack if its file is not the one that its path names any more."""
+    def verify_presence(self, number: int, unit: int) -> bool:
         if not self.reader.current(number):
-            self._forget(number)
+            self._forget(number)  # its file is not the one that its path names any more
+            return True
+        mapped = self.reader.mapped(number)
+        if mapped is None or not mapped.words[unit]:
+            return True
+        _, start, end = self.snapshot.unit_range(number, unit)
+        offset = self.snapshot.unit_offset(number, unit)
+        if mapped.check(unit, offset, offset + end - start):
+            return True
+        self.repair(number)
+        return False
 
     def write(self, number: int, unit: int, *data: Buffer) -> bool:
         if any(self.present(number, place) for place in range(unit, unit + len(data))):
@@ -212,7 +108,7 @@ class PackShelf:
             return False
         except OSError as error:
             if error.errno not in _NO_ROOM:
-                raise Full(f"cannot write to {self.reader.path(number)}: {error.strerror}") from error
+                raise _refused(self.reader.path(number), error) from error
             self._forget(number)
             self._refused.add(number)  # the disk is full though the quota is not: read through from now on
             return False
@@ -236,8 +132,13 @@ class PackShelf:
         mapped = self.reader.open(number)
         if mapped is None or mapped.sealed or not self._all_present(number, mapped):
             return []  # somebody did it between our look and our turn
-        if mapped.bad_units(self.reader.extents(number)):
-            return self._salvage(number, mapped)
+        if bad := mapped.bad_units(self.reader.extents(number)):
+            with self._lock:
+                return self._take_out(number, mapped, bad)
+        if not self._authentic(number, mapped):
+            self._drop(number)
+            key = self.snapshot.key(self.snapshot.pack_first[number])
+            raise Changed(f"{key!r}: another content (by its SHA-256) than when it was listed; reload the dataset")
         with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:
             if writer.identity == mapped.identity:  # only what was checked is sealed, whatever the path names by now
                 writer.seal(directory=self._dataset.packs, durable=self._cache.durable)
@@ -246,14 +147,21 @@ class PackShelf:
         self._forget(number)  # evicted or replaced while it was filled: nobody else will ever find these bytes
         return list(range(mapped.geometry.units))
 
+    def _authentic(self, number: int, mapped: MappedPack) -> bool:
+        """Whether a large object that is known by its digest is that object: its stripes could not tell one by one."""
+        info = self.snapshot.info(self.snapshot.pack_first[number])
+        if not self.snapshot.pack(number).stripe or info.kind is not FingerprintKind.SHA256:
+            return True
+        return sha256(mapped.data).hexdigest().encode() == info.fingerprint
+
     def repair(self, number: int) -> list[int]:
         """Compare every present unit with its CRC; damaged ones are taken out. The units that were damaged."""
         with self._lock:
             self.reader.forget(number)
             mapped = self._usable(number)
-            if mapped is None or not mapped.bad_units(self.reader.extents(number)):
-                return []
-            return self._salvage(number, mapped)
+            return (
+                [] if mapped is None else self._take_out(number, mapped, mapped.bad_units(self.reader.extents(number)))
+            )
 
     def close(self) -> None:
         self._writers.clear()
@@ -290,23 +198,61 @@ class PackShelf:
         """The pack if it is here, in a state that can be trusted: damaged files go, untrusted units are checked."""
         try:
             mapped = self.reader.open(number)
+            if mapped is not None and not mapped.trusted:
+                revive(self.reader.path(number), mapped, self.reader.extents(number))
+                self._forget(number)
+                mapped = self.reader.open(number)
+            if mapped is not None and not mapped.sealed and self._all_present(number, mapped):
+                with suppress(Changed):  # its filler was killed after the last unit, before it could look
+                    self._check_and_seal(number)
+                mapped = self.reader.open(number)
+        except FileNotFoundError:
+            return None  # evicted meanwhile
         except Corrupt:
-            with suppress(FileNotFoundError):
-                os.unlink(self.reader.path(number))
-                self._cache.space.release(self._costs[number])
+            self._drop(number)
             return None
-        if mapped is not None and not mapped.trusted:
-            self._salvage(number, mapped)
-            mapped = self.reader.open(number)
         return mapped
 
-    def _salvage(self, number: int, mapped: MappedPack) -> list[int]:
-        path, name = self.reader.path(number), self.snapshot.pack_name(number)
-        bad = salvage(
-            path, mapped, name, self.reader.extents(number), mode=self._cache.file_mode, on_disk=self._on_disk
-        )
+    def _take_out(self, number: int, mapped: MappedPack, bad: Sequence[int]) -> list[int]:
+        """Let a file without the bad units take the place of this one; the units that are lost. If there is no room for
+        both for a moment, all of them.
+        """
+        if not bad:
+            return []
+        cost = self._costs[number]
+        space = self._cache.space
+        with space.locked():
+            lost = list(bad)
+            if not self.reader.current(number):
+                pass  # replaced or evicted meanwhile
+            elif not space.reserve(cost):
+                self._drop(number)
+                lost = [unit for unit, word in enumerate(mapped.words.tolist()) if word]
+            else:
+                try:
+                    salvage(
+                        self.reader.path(number),
+                        mapped,
+                        self.snapshot.pack_name(number),
+                        self.reader.extents(number),
+                        lost,
+                        mode=self._cache.file_mode,
+                        on_disk=self._on_disk,
+                    )
+                except OSError:
+                    self._drop(number)
+                    lost = [unit for unit, word in enumerate(mapped.words.tolist()) if word]
+                finally:
+                    space.release(cost)
         self._forget(number)
-        return bad
+        return lost
+
+    def _drop(self, number: int) -> None:
+        """The file is of no use: away with it. Who has it mapped keeps what was read."""
+        with self._cache.space.locked(), suppress(FileNotFoundError):
+            os.unlink(self.reader.path(number))
+            self._cache.space.release(self._costs[number])
+        self._forget(number)
 
     def _admitted(self) -> set[int]:
         """The fixed choice of packs, made when the first absent one is asked for."""
@@ -339,6 +285,10 @@ class PackShelf:
             except OSError as error:
                 space.release(cost)
                 if error.errno not in _NO_ROOM:
-                    raise Full(f"cannot make a pack in {self._dataset.packs}: {error.strerror}") from error
+                    raise _refused(str(self._dataset.packs), error) from error
                 return False
         return True
+
+
+def _refused(path: str, error: OSError) -> HotsetError:
+    return HotsetError(f"cannot write to {path} ({error.strerror}); look at that disk, or set HOTSET_CACHE to another")

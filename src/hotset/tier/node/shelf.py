@@ -7,7 +7,8 @@ from typing import Protocol
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
-from hotset.tier.node.packs import PackReader, PackShelf
+from hotset.tier.node.packreader import PackReader
+from hotset.tier.node.packs import PackShelf
 from hotset.tier.node.trees import TreeReader, TreeShelf
 
 __all__ = ["Shelf", "UnitReader", "open_reader", "open_shelf"]
@@ -35,8 +36,8 @@ class UnitReader(Protocol):
     def forget(self, number: int) -> None:
         """Look at the file system again at the next call for this pack."""
 
-    def forget_unlinked(self) -> int:
-        """Let go of what was evicted but is still mapped here; how many packs that was."""
+    def forget_unlinked(self) -> list[int]:
+        """Let go of what was evicted but is still mapped here; which packs that was."""
 
     def close(self) -> None: ...
 
@@ -58,8 +59,13 @@ class Shelf(Protocol):
     def held(self, number: int) -> int:
         """How many units of a pack are here."""
 
-    def verify_presence(self, number: int, unit: int) -> None:
-        """Do not trust what is remembered of a unit and its pack: somebody could not find it."""
+    def let_go(self) -> None:
+        """Let the room of evicted files be really free: keep none of them mapped."""
+
+    def verify_presence(self, number: int, unit: int) -> bool:
+        """Do not trust what is remembered of a unit and its pack: somebody could not find it, or not read it. False if it
+        was here and damaged; it is absent now.
+        """
 
     def write(self, number: int, unit: int, *data: Buffer) -> bool:
         """Store a unit, or several that follow one another; False if their place is gone (evicted, or the disk is full), so

@@ -80,8 +80,8 @@ class TreeReader:
     def forget(self, number: int) -> None:
         self._tree.ledger = None
 
-    def forget_unlinked(self) -> int:
-        return 0  # nothing is kept mapped but the ledger
+    def forget_unlinked(self) -> list[int]:
+        return []  # nothing is kept mapped but the ledger
 
     def close(self) -> None:
         self._tree.ledger = None
@@ -106,18 +106,23 @@ class TreeShelf:
     def reconsider(self) -> None:
         """Nothing is ever refused."""
 
+    def let_go(self) -> None:
+        """Nothing is kept mapped but the ledger."""
+
     def present(self, number: int, unit: int) -> bool:
         return self._ledger().words[self._tree.bases[number] + unit] != 0
 
     def held(self, number: int) -> int:
         return self.reader.held(number)
 
-    def verify_presence(self, number: int, unit: int) -> None:
+    def verify_presence(self, number: int, unit: int) -> bool:
         with self._lock:
             self._tree.ledger = None
             self._prepare(again=True)
             if self.present(number, unit) and self._tree.read(number, unit) is None:
                 self.repair(number)  # somebody removed the file
+                return False
+        return True
 
     def write(self, number: int, unit: int, *data: Buffer) -> bool:
         return all(self._write(number, unit + place, each) for place, each in enumerate(data))

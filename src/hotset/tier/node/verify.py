@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from hotset.errors import Corrupt, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.dataset import DatasetDirectory
-from hotset.tier.node.packs import PackReader, PackShelf
+from hotset.tier.node.packreader import PackReader
+from hotset.tier.node.packs import PackShelf
 from hotset.tier.node.shelf import open_shelf
 from hotset.tier.node.trees import TreeReader, TreeShelf
 
