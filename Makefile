@@ -10,6 +10,8 @@ VENV       := .venv
 BENCH_VENV := .venv-bench
 BIN        := $(VENV)/bin
 LOCK       := uv.lock pyproject.toml
+# All that the tests and the type checker meet.
+EXTRAS     := aws hdfs fsspec demo torch vision lightning tensorflow paddle
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_PYTHON_DOWNLOADS := never
@@ -84,7 +86,7 @@ $(VENV)/.demo: $(VENV)/.uv $(LOCK)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.uv $(LOCK)
-	$(call sync,$(VENV),--group dev --extra aws --extra hdfs --extra fsspec --extra demo)
+	$(call sync,$(VENV),--group dev $(addprefix --extra ,$(EXTRAS)))
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.uv $(LOCK)
