@@ -22,69 +22,13 @@ from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.evict import make_room
 from hotset.tier.node.keys import check_keys, directories_cost
-from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, count_words, create_pack
+from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, create_pack
 from hotset.tier.node.space import cost_of
-from hotset.tier.node.treefiles import TreeFiles
+from hotset.tier.node.treereader import TreeReader
 
-__all__ = ["TreeReader", "TreeShelf"]
+__all__ = ["TreeShelf"]
 
 _READ_ONLY = 0o444
-
-
-class TreeReader:
-    """Reads objects from the plain files of one snapshot's tree."""
-
-    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
-        self._tree = TreeFiles(dataset, snapshot)
-        #: As of `PackReader`: there are no packs here.
-        self.views: list[memoryview | None] = [None] * snapshot.pack_count
-
-    def scan(self) -> None:
-        """Look at the ledger again."""
-        self._tree.ledger = None
-
-    @property
-    def root(self) -> Path:
-        return self._tree.root
-
-    def unit(self, number: int, unit: int) -> memoryview | None:
-        ledger = self._tree.open_ledger()
-        if ledger is None or not ledger.trusted or not ledger.words[self._tree.bases[number] + unit]:
-            return None
-        return self._tree.read(number, unit)
-
-    @property
-    def complete(self) -> bool:
-        ledger = self._tree.open_ledger()
-        return ledger is not None and ledger.sealed
-
-    def held(self, number: int) -> int:
-        """How many units of a pack are here."""
-        ledger = self._tree.open_ledger()
-        if ledger is None or not ledger.trusted:
-            return 0
-        base = self._tree.bases[number]
-        return count_words(ledger.words[base : base + self._tree.snapshot.pack_units[number]])
-
-    def stored_check(self, number: int, unit: int) -> int | None:
-        """The CRC of a unit that is present; None if it is not."""
-        ledger = self._tree.open_ledger()
-        at = self._tree.bases[number] + unit
-        if ledger is None or not ledger.trusted or not ledger.words[at]:
-            return None
-        return ledger.words[at]
-
-    def file(self, position: int) -> Path:
-        return self._tree.root / self._tree.snapshot.key(position)
-
-    def forget(self, number: int) -> None:
-        self._tree.ledger = None
-
-    def forget_unlinked(self) -> list[int]:
-        return []  # nothing is kept mapped but the ledger
-
-    def close(self) -> None:
-        self._tree.ledger = None
 
 
 class TreeShelf:
@@ -97,7 +41,7 @@ class TreeShelf:
         self._dataset = dataset
         self._cache = dataset.cache
         self._lock = threading.RLock()
-        self._tree = self.reader._tree
+        self._tree = self.reader.tree
         self._prepare()
 
     def admit(self, number: int) -> bool:

@@ -11,7 +11,8 @@ from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.packs import PackShelf
 from hotset.tier.node.shelf import open_shelf
-from hotset.tier.node.trees import TreeReader, TreeShelf
+from hotset.tier.node.treereader import TreeReader
+from hotset.tier.node.trees import TreeShelf
 
 __all__ = ["Damage", "Verified", "verify_dataset"]
 
