@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,20 @@ def dataset_in(cache: CacheDirectory, name: str = "memory", *, layout: Layout = 
     return cache.register(name, record_of(name, layout=layout))
 
 
+def by_content(data: bytes) -> tuple[FingerprintKind, bytes]:
+    return FingerprintKind.ETAG, hashlib.md5(data).hexdigest().encode()
+
+
 def publish(
-    dataset: DatasetDirectory, objects: Contents, *, listed_ns: int = LISTED, parameters: PlanParameters = SMALL
+    dataset: DatasetDirectory,
+    objects: Contents,
+    *,
+    listed_ns: int = LISTED,
+    parameters: PlanParameters = SMALL,
+    fingerprint: Callable[[bytes], tuple[FingerprintKind, bytes]] = by_content,
 ) -> Snapshot:
     """The snapshot of these objects, now the current one."""
-    infos = [
-        ObjectInfo(key, len(data), FingerprintKind.ETAG, hashlib.md5(data).hexdigest().encode())
-        for key, data in objects.items()
-    ]
+    infos = [ObjectInfo(key, len(data), *fingerprint(data)) for key, data in objects.items()]
     listing = Listing.of([infos], listed_ns=listed_ns)
     current = dataset.publish(listing, plan(listing, dataset.record().identity, parameters), listed_ns=listed_ns)
     return Snapshot(dataset.snapshot_path(current.digest))

@@ -11,6 +11,7 @@ import pytest
 
 from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
 from hotset.snapshot import PlanParameters, Snapshot
+from hotset.source.base import FingerprintKind
 from hotset.tier.node import CacheDirectory, DatasetDirectory
 from hotset.tier.node.dataset import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
@@ -330,6 +331,25 @@ class TestTrees:
             one, two = files.trees / old.digest / key, files.trees / snapshot.digest / key
             assert two.read_bytes() == value
             assert (one.exists() and one.samefile(two)) == (OBJECTS.get(key) == value)
+
+    @pytest.mark.parametrize("longer", ["small", "large"])
+    def test_a_file_of_another_size_is_another_version_whatever_its_time(self, files: DatasetDirectory, longer: str):
+        """`cp -p`, rsync, tar and git keep times: what changed may have the time that it had."""
+
+        def by_time(_: bytes) -> tuple[FingerprintKind, bytes]:
+            return FingerprintKind.MODIFIED, b"1600000000"
+
+        before = {"same": b"same", "small": b"before", "large": content("large", 10_001)}
+        filled(files, before, fingerprint=by_time)
+        after = {**before, longer: before[longer] + b"!"}
+        snapshot = publish(files, after, listed_ns=LISTED + 1, fingerprint=by_time)
+        shelf = open_shelf(files, snapshot)
+        absent = {
+            snapshot.key(snapshot.unit_range(*unit)[0]) for unit in all_units(snapshot) if not shelf.present(*unit)
+        }
+        assert absent == {longer}
+        fill(shelf, snapshot, after)
+        assert {key: (files.trees / snapshot.digest / key).read_bytes() for key in after} == after
 
     def test_a_tree_that_does_not_fit_is_refused_as_a_whole(self, tmp_path: Path):
         small = CacheDirectory(tmp_path / "small", quota=16 * 2**20)

@@ -251,8 +251,9 @@ class TreeShelf:
                     continue
                 with suppress(NotFound, FileNotFoundError):
                     there = older.find(self.snapshot.key(position))
-                    if older.stored_fingerprint(there) != self.snapshot.stored_fingerprint(position):
-                        continue
+                    version, size = older.stored_fingerprint(there), older.sizes[there]
+                    if (version, size) != (self.snapshot.stored_fingerprint(position), self.snapshot.sizes[position]):
+                        continue  # a fingerprint alone may be a time, which two versions can have in common
                     number, units = older.units_of(there)
                     checks = [check for unit in units if (check := reader.stored_check(number, unit)) is not None]
                     if len(checks) == len(units) == len(self.snapshot.units_of(position)[1]):
