@@ -258,6 +258,29 @@ class ShelfContract:
         assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(present)
         assert fill(shelf, snapshot, OBJECTS) == len(all_units(snapshot)) - len(present)
 
+    @pytest.mark.parametrize("stripes", [4, 3], ids=["whole", "on its way"])
+    def test_after_a_crash_of_the_machine_a_large_object_with_a_bad_stripe_is_made_again(
+        self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch, stripes: int
+    ):
+        monkeypatch.setattr(packfile, "_boot", b"an earlier boot!")
+        before = open_one()
+        number = self.large(snapshot)
+        for unit in range(stripes):
+            assert before.admit(number)
+            assert before.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+        before.close()
+        self.damage(dataset, snapshot, number, 2)
+        monkeypatch.setattr(packfile, "_boot", None)
+        shelf = open_one()
+        assert shelf.admit(number)
+        assert not shelf.present(number, 2)
+        if stripes == 3:
+            assert shelf.held(number) == 2, "what is not damaged is not fetched again"
+        fill(shelf, snapshot, OBJECTS)
+        assert shelf.held(number) == snapshot.pack_units[number]
+        assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        assert hidden_files(dataset.trees) == []
+
     def test_what_was_sealed_is_believed_after_a_crash_of_the_machine(
         self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch
     ):
@@ -431,7 +454,9 @@ class TestTrees(ShelfContract):
 
     def file_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int, unit: int) -> tuple[Path, int]:
         position, start, _ = snapshot.unit_range(number, unit)
-        return dataset.trees / snapshot.digest / snapshot.key(position), start
+        path = dataset.trees / snapshot.digest / snapshot.key(position)
+        on_its_way = dataset.trees / f".{snapshot.digest}.{number}.part"
+        return on_its_way if on_its_way.exists() else path, start
 
     def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
         return dataset.trees / f"{snapshot.digest}.ledger"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hotset.base.checksum import checksum
 from hotset.base.files import BLOCK
 from hotset.base.maps import map_readonly
 from hotset.errors import Corrupt
@@ -37,10 +38,11 @@ class TreeFiles:
         self.ledger: MappedPack | None = None
 
     def open_ledger(self) -> MappedPack | None:
-        if self.ledger is None:
+        ledger = self.ledger  # looked at once: another thread may let go of it meanwhile
+        if ledger is None:
             with suppress(FileNotFoundError):
-                self.ledger = MappedPack.open_ledger(str(self.ledger_path), self.name, self.bases[-1])
-        return self.ledger
+                ledger = self.ledger = MappedPack.open_ledger(str(self.ledger_path), self.name, self.bases[-1])
+        return ledger
 
     def path(self, number: int, unit: int) -> Path:
         position, _, _ = self.snapshot.unit_range(number, unit)
@@ -72,6 +74,18 @@ class TreeFiles:
             return map_readonly(fd, end - low, low)[start - low :]
         finally:
             os.close(fd)
+
+    def holds(self, number: int, unit: int, check: int) -> bool:
+        """Whether the bytes of a unit are there, and those that were stored."""
+        with suppress(Corrupt):
+            view = self.read(number, unit)
+            return view is not None and checksum(view) == check
+        return False
+
+    def bad_units(self, ledger: MappedPack, number: int) -> list[int]:
+        """The units of a pack that are marked as present and are not."""
+        words = ledger.words[self.bases[number] : self.bases[number + 1]]
+        return [unit for unit, word in enumerate(words.tolist()) if word and not self.holds(number, unit, word)]
 
     def missing(self, ledger: MappedPack) -> int:
         """What the absent files, and their directories, will take. A large object on its way has a file as long as itself

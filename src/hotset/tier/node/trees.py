@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -108,22 +108,11 @@ class TreeShelf:
         return []
 
     def repair(self, number: int) -> list[int]:
-        bad = []
-        base = self._tree.bases[number]
         with self._lock:
-            for unit in range(self.snapshot.pack_units[number]):
-                check = self.reader.stored_check(number, unit)
-                if check is None:
-                    continue
-                with suppress(Corrupt):
-                    view = self._tree.read(number, unit)
-                    if view is not None and checksum(view) == check:
-                        continue
-                bad.append(unit)
+            bad = self._tree.bad_units(self._ledger(), number)
             if bad:
-                for path in {path for unit in bad for path in self._tree.files(number, unit)}:
-                    path.unlink(missing_ok=True)
-                self._new_ledger(without={base + unit for unit in self._lost_with(number, bad)})
+                with self._cache.space.locked():
+                    self._new_ledger(without=self._remove(number, bad))
         return bad
 
     def close(self) -> None:
@@ -266,36 +255,42 @@ class TreeShelf:
 
     def _recheck(self, ledger: MappedPack) -> None:
         """After a crash of the machine: believe only what matches its CRC."""
-        bad = set()
-        for unit, word in enumerate(ledger.words.tolist()):
-            if not word:
-                continue
-            number = bisect_right(self._tree.bases, unit) - 1
-            with suppress(Corrupt):
-                view = self._tree.read(number, unit - self._tree.bases[number])
-                if view is not None and checksum(view) == word:
-                    continue
-            bad.add(unit)
-            self._tree.path(number, unit - self._tree.bases[number]).unlink(missing_ok=True)
-        self._new_ledger(without=bad)
+        gone: set[int] = set()
+        for number in range(self.snapshot.pack_count):
+            bad = self._tree.bad_units(ledger, number)
+            if bad and self._tree.partial(number).exists():
+                # Nobody has mapped a file on its way since the machine started: only its bad stripes are written again.
+                gone.update(self._tree.bases[number] + unit for unit in bad)
+            elif bad:
+                gone |= self._remove(number, bad)
+        self._new_ledger(without=gone)
+
+    def _remove(self, number: int, bad: Sequence[int]) -> set[int]:
+        """Unlink the files of damaged units; the places in the ledger of all that is lost with them."""
+        for path in {path for unit in bad for path in self._tree.files(number, unit)}:
+            path.unlink(missing_ok=True)
+        return {self._tree.bases[number] + unit for unit in self._lost_with(number, bad)}
+
+    def _lost_with(self, number: int, bad: Sequence[int]) -> Sequence[int]:
+        """A large object whose file is gone has lost all of its stripes."""
+        return range(self.snapshot.pack_units[number]) if self._tree.striped(number) else bad
 
     def _new_ledger(self, *, without: set[int]) -> None:
+        """Only under the lock of the space: two that did it at once would mark again what the other one removed."""
+        self._tree.ledger = None
         ledger = self._ledger()
+        words = ledger.words.tolist()
+        for unit in without:
+            words[unit] = 0
         temporary = temporary_name(self._tree.ledger_path)
         create_pack(str(temporary), self._tree.name, ledger.geometry, mode=self._cache.file_mode, on_disk=False)
         with PackWriter(str(temporary), ledger.geometry) as writer:
-            for unit, word in enumerate(ledger.words.tolist()):
-                if word and unit not in without:
-                    writer.mark(unit, word)
+            writer.mark(0, *words)
         temporary.rename(self._tree.ledger_path)
         if self._cache.durable:
             fsync_directory(self._dataset.trees)
         self._tree.ledger = None
         self._tree.account(self._ledger())
-
-    def _lost_with(self, number: int, bad: list[int]) -> list[int]:
-        """A large object whose file is gone has lost all of its stripes."""
-        return list(range(self.snapshot.pack_units[number])) if self._tree.striped(number) else bad
 
     def _finish_large(self) -> None:
         """Rename large objects whose filler was killed between the last stripe and the renaming."""
