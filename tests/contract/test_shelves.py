@@ -461,6 +461,23 @@ class TestTrees(ShelfContract):
     def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
         return dataset.trees / f"{snapshot.digest}.ledger"
 
+    @pytest.mark.parametrize("how", ["cut short", "empty", "bit flipped"])
+    def test_who_misses_what_is_damaged_gets_it_again(self, open_one, dataset, snapshot, how: str):
+        """A reader that cannot read a unit asks for it, and the filler looks at the bytes instead of at its marks."""
+        shelf = open_one()
+        fill(shelf, snapshot, OBJECTS)
+        for number, unit in [self.some_units(snapshot)[0], (self.large(snapshot), 2)]:
+            path, start = self.file_of(dataset, snapshot, number, unit)
+            if how == "bit flipped":
+                self.damage(dataset, snapshot, number, unit)
+            else:
+                path.chmod(0o600)
+                os.truncate(path, start + 1 if how == "cut short" else 0)
+            shelf.verify_presence(number, unit)
+            assert not shelf.present(number, unit)
+            assert fill(shelf, snapshot, OBJECTS) >= 1
+            assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
 
 def test_the_suite_knows_where_bytes_lie(tmp_path: Path):
     """The second route reads the same bytes as the shelf; else the damage above would hit nothing."""

@@ -12,7 +12,7 @@ import pytest
 from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.source.base import FingerprintKind
-from hotset.tier.node import CacheDirectory, DatasetDirectory
+from hotset.tier.node import CacheDirectory, DatasetDirectory, treefiles
 from hotset.tier.node.dataset import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
 from hotset.tier.node.trees import TreeShelf
@@ -408,6 +408,22 @@ class TestTrees:
         assert fill(again, snapshot, OBJECTS) == len(all_units(snapshot))
         assert check(again.reader, snapshot, OBJECTS) == len(all_units(snapshot))
         assert hidden_files(files.trees) == []
+
+    def test_a_disk_that_fails_is_corrupt_and_no_signal(self, files: DatasetDirectory, monkeypatch: pytest.MonkeyPatch):
+        files.cache.durable = True  # wherever the temporary directory lies
+        snapshot = filled(files, OBJECTS)
+        number, unit = snapshot.packs[snapshot.find("large")], 1
+        shelf = open_shelf(files, snapshot)
+
+        def fails(_view: memoryview) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(treefiles, "populate", fails)
+        with pytest.raises(Corrupt, match="large cannot be read from its disk: Input/output error"):
+            open_reader(files, snapshot).unit(number, unit)
+        shelf.verify_presence(number, unit)
+        monkeypatch.undo()
+        assert not shelf.present(number, unit)
 
     def test_an_interrupted_tree_is_not_counted_twice(self, files: DatasetDirectory):
         """Its ledger stands for what is missing, not for what was missing when it began."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from hotset.base.checksum import checksum
 from hotset.base.files import BLOCK
-from hotset.base.maps import map_readonly
+from hotset.base.maps import map_readonly, populate
 from hotset.errors import Corrupt
 from hotset.snapshot import Snapshot
 from hotset.tier.node.dataset import DatasetDirectory
@@ -36,6 +36,7 @@ class TreeFiles:
         self.name = bytes.fromhex(snapshot.digest)
         self.bases = [0, *accumulate(snapshot.pack_units)]
         self.ledger: MappedPack | None = None
+        self._on_disk = dataset.cache.durable
 
     def open_ledger(self) -> MappedPack | None:
         ledger = self.ledger  # looked at once: another thread may let go of it meanwhile
@@ -59,7 +60,7 @@ class TreeFiles:
         return [self.path(number, unit), *([self.partial(number)] if self.striped(number) else [])]
 
     def read(self, number: int, unit: int) -> memoryview | None:
-        """Map the bytes of a unit from its file, if the file is there."""
+        """Map the bytes of a unit from its file, if the file is there. `Corrupt` if it is too short, or its disk fails."""
         _, start, end = self.snapshot.unit_range(number, unit)
         for path in self.files(number, unit):
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -69,11 +70,17 @@ class TreeFiles:
             return None
         try:
             if os.fstat(fd).st_size < end:
-                raise Corrupt(f"{self.path(number, unit)} is shorter than the object it holds")
+                raise Corrupt(f"{path} is shorter than the object it holds")
             low = start - start % BLOCK
-            return map_readonly(fd, end - low, low)[start - low :]
+            view = map_readonly(fd, end - low, low)[start - low :]
         finally:
             os.close(fd)
+        if self._on_disk:
+            try:
+                populate(view)
+            except OSError as error:
+                raise Corrupt(f"{path} cannot be read from its disk: {error.strerror}") from error
+        return view
 
     def holds(self, number: int, unit: int, check: int) -> bool:
         """Whether the bytes of a unit are there, and those that were stored."""

@@ -63,10 +63,11 @@ class TreeShelf:
         with self._lock:
             self._tree.ledger = None
             self._prepare(again=True)
-            if self.present(number, unit) and self._tree.read(number, unit) is None:
-                self.repair(number)  # somebody removed the file
-                return False
-        return True
+            check = self.reader.stored_check(number, unit)
+            if check is None or self._tree.holds(number, unit, check):
+                return True
+            self._take_out(number, [unit])  # removed, cut short, unreadable, changed
+            return False
 
     def write(self, number: int, unit: int, *data: Buffer) -> bool:
         return all(self._write(number, unit + place, each) for place, each in enumerate(data))
@@ -111,8 +112,7 @@ class TreeShelf:
         with self._lock:
             bad = self._tree.bad_units(self._ledger(), number)
             if bad:
-                with self._cache.space.locked():
-                    self._new_ledger(without=self._remove(number, bad))
+                self._take_out(number, bad)
         return bad
 
     def close(self) -> None:
@@ -264,6 +264,11 @@ class TreeShelf:
             elif bad:
                 gone |= self._remove(number, bad)
         self._new_ledger(without=gone)
+
+    def _take_out(self, number: int, bad: Sequence[int]) -> None:
+        """Make damaged units absent again."""
+        with self._cache.space.locked():
+            self._new_ledger(without=self._remove(number, bad))
 
     def _remove(self, number: int, bad: Sequence[int]) -> set[int]:
         """Unlink the files of damaged units; the places in the ledger of all that is lost with them."""
