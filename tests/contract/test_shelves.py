@@ -16,6 +16,7 @@ from hotset.snapshot import Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory, packfile
 from hotset.tier.node.dataset import Layout
 from hotset.tier.node.shelf import Shelf, UnitReader, open_reader, open_shelf
+from hotset.tier.node.verify import verify_dataset
 from tests.support.processes import open_fds
 from tests.unit.tier.making import all_units, check, contents, dataset_in, fill, hidden_files, publish, unit_of
 
@@ -461,6 +462,60 @@ class TestTrees(ShelfContract):
     def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
         return dataset.trees / f"{snapshot.digest}.ledger"
 
+    def write_all(self, shelf: Shelf, snapshot: Snapshot) -> None:
+        """As a filler does that is killed before the seal."""
+        for number, unit in all_units(snapshot):
+            assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+
+    def test_a_complete_tree_is_not_sealed_before_every_byte_was_read(self, open_one, reader: UnitReader, dataset, snapshot: Snapshot):
+        self.write_all(open_one(), snapshot)
+        bad = [self.some_units(snapshot)[0], (self.large(snapshot), 2)]
+        for unit in bad:
+            self.damage(dataset, snapshot, *unit)
+        shelf = open_one()
+        assert not any(shelf.present(*unit) for unit in bad)
+        reader.scan()
+        assert not reader.complete
+        fill(shelf, snapshot, OBJECTS)
+        reader.scan()
+        assert reader.complete
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_what_a_verification_finds_in_a_tree_that_was_not_sealed_is_told(
+        self, open_one, dataset, snapshot: Snapshot
+    ):
+        self.write_all(open_one(), snapshot)
+        number, unit = self.some_units(snapshot)[0]
+        self.damage(dataset, snapshot, number, unit)
+        verified = verify_dataset(dataset, lambda *_: None)
+        assert verified.units == len(all_units(snapshot))
+        assert [damage.key for damage in verified.damaged] == [snapshot.key(snapshot.unit_range(number, unit)[0])]
+
+    def test_all_stripes_that_are_lost_with_a_damaged_one_are_to_be_fetched(self, shelf, dataset, snapshot: Snapshot):
+        number = self.large(snapshot)
+        self.write_all(shelf, snapshot)
+        self.damage(dataset, snapshot, number, 2)
+        assert shelf.finish(number) == [0, 1, 2, 3]
+
+    def test_one_of_the_threads_that_wrote_the_last_files_reads_all_of_them(
+        self, shelf: Shelf, reader: UnitReader, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+    ):
+        self.write_all(shelf, snapshot)
+        barrier = threading.Barrier(8)
+        looked: list[int] = []
+        repair = shelf.repair
+        monkeypatch.setattr(shelf, "repair", lambda number: looked.append(number) or repair(number))
+
+        def end(number: int) -> list[int]:
+            barrier.wait()
+            return shelf.finish(number)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(end, range(8))) == [[]] * 8
+        assert looked == list(range(snapshot.pack_count))
+        reader.scan()
+        assert reader.complete
+
     @pytest.mark.parametrize("how", ["cut short", "empty", "bit flipped"])
     def test_who_misses_what_is_damaged_gets_it_again(self, open_one, dataset, snapshot, how: str):
         """A reader that cannot read a unit asks for it, and the filler looks at the bytes instead of at its marks."""
@@ -473,7 +528,7 @@ class TestTrees(ShelfContract):
             else:
                 path.chmod(0o600)
                 os.truncate(path, start + 1 if how == "cut short" else 0)
-            shelf.verify_presence(number, unit)
+            assert shelf.verify_presence(number, unit) is False
             assert not shelf.present(number, unit)
             assert fill(shelf, snapshot, OBJECTS) >= 1
             assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))

@@ -47,6 +47,14 @@ class TreeReader:
         base = self.tree.bases[number]
         return count_words(ledger.words[base : base + self.tree.snapshot.pack_units[number]])
 
+    def marked(self, number: int) -> list[int]:
+        """The units of a pack that should be here, whether or not a crash of the machine makes that doubtful."""
+        ledger = self.tree.open_ledger()
+        if ledger is None:
+            return []
+        words = ledger.words[self.tree.bases[number] : self.tree.bases[number + 1]]
+        return [unit for unit, word in enumerate(words.tolist()) if word]
+
     def stored_check(self, number: int, unit: int) -> int | None:
         """The CRC of a unit that is present; None if it is not."""
         ledger = self.tree.open_ledger()

@@ -41,8 +41,11 @@ class TreeShelf:
         self._dataset = dataset
         self._cache = dataset.cache
         self._lock = threading.RLock()
+        self._finishing = threading.Lock()
+        self._absent = 0  # a unit before which none is absent, as far as was looked
         self._tree = self.reader.tree
         self._prepare()
+        self.finish(0)  # who wrote the last unit may have been killed before the seal
 
     def admit(self, number: int) -> bool:
         return True  # the constructor admitted the whole tree
@@ -61,7 +64,7 @@ class TreeShelf:
 
     def verify_presence(self, number: int, unit: int) -> bool:
         with self._lock:
-            self._tree.ledger = None
+            self._forget_ledger()
             self._prepare(again=True)
             check = self.reader.stored_check(number, unit)
             if check is None or self._tree.holds(number, unit, check):
@@ -90,23 +93,46 @@ class TreeShelf:
         return True
 
     def finish(self, number: int) -> list[int]:
+        """A tree is sealed as a whole, when everything is in it; until then, and afterwards, this costs next to nothing."""
+        ledger = self._ledger()
+        if ledger.sealed or not self._all_present(ledger):
+            return []
+        if not self._finishing.acquire(blocking=False):
+            return []  # several threads wrote the last units; one of them looks
+        try:
+            return self._check_and_seal(number)
+        finally:
+            self._finishing.release()
+
+    def _check_and_seal(self, number: int) -> list[int]:
         ledger = self._ledger()
         if ledger.sealed or ledger.present() < ledger.geometry.units:
-            return []
-        with self._lock:
-            bad = [(pack, unit) for pack in range(self.snapshot.pack_count) for unit in self.repair(pack)]
-            if bad:
-                return [unit for pack, unit in bad if pack == number]
-            with PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer:
-                if writer.identity != ledger.identity:
-                    self._tree.ledger = None  # another filler found something damaged: it is not complete
-                    return []
-                if self._cache.durable:
-                    os.sync()  # the files of a tree were not synced one by one
+            return []  # somebody did it, or found something damaged, between our look and our turn
+        bad = {pack: found for pack in range(self.snapshot.pack_count) if (found := self.repair(pack))}
+        if bad:
+            return list(self._lost_with(number, bad[number])) if number in bad else []
+        if self._cache.durable:
+            os.sync()  # the files of a tree were not synced one by one
+        with (
+            suppress(FileNotFoundError),
+            self._cache.space.locked(),
+            PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer,
+        ):
+            if writer.identity == ledger.identity:  # only what was checked is sealed
                 writer.seal(directory=self._dataset.trees, durable=self._cache.durable)
                 writer.cut()
-        self._cache.space.recount()
+                self._cache.space.recount()
+                return []
+        self._forget_ledger()  # dropped, or another filler found something damaged: it is not complete
         return []
+
+    def _all_present(self, ledger: MappedPack) -> bool:
+        """Asked after each write, so it goes on where it found an absent unit the last time."""
+        unit, words = self._absent, ledger.words
+        while unit < len(words) and words[unit]:
+            unit += 1
+        self._absent = unit
+        return unit == len(words)
 
     def repair(self, number: int) -> list[int]:
         with self._lock:
@@ -168,8 +194,11 @@ class TreeShelf:
         return self.held(number) == self.snapshot.pack_units[number]
 
     def _mark(self, number: int, unit: int, check: int) -> None:
-        with PackWriter(str(self._tree.ledger_path), self._ledger().geometry) as writer:
+        ledger = self._ledger()
+        with PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer:
             writer.mark(self._tree.bases[number] + unit, check)
+            if writer.identity != ledger.identity:
+                self._forget_ledger()  # another filler found something damaged, and made a new one
 
     # -- the tree ------------------------------------------------------------------------------------------------------
 
@@ -178,6 +207,11 @@ class TreeShelf:
         if ledger is None:
             raise NotFound(f"the tree {self._tree.root} was dropped; open the dataset again")
         return ledger
+
+    def _forget_ledger(self) -> None:
+        """The path may name another file by now."""
+        self._tree.ledger = None
+        self._absent = 0
 
     def _prepare(self, *, again: bool = False) -> None:
         """Make the tree and its ledger, or adopt what is there after checking what cannot be trusted. Done ``again``,
@@ -282,7 +316,7 @@ class TreeShelf:
 
     def _new_ledger(self, *, without: set[int]) -> None:
         """Only under the lock of the space: two that did it at once would mark again what the other one removed."""
-        self._tree.ledger = None
+        self._forget_ledger()
         ledger = self._ledger()
         words = ledger.words.tolist()
         for unit in without:
@@ -294,7 +328,7 @@ class TreeShelf:
         temporary.rename(self._tree.ledger_path)
         if self._cache.durable:
             fsync_directory(self._dataset.trees)
-        self._tree.ledger = None
+        self._forget_ledger()
         self._tree.account(self._ledger())
 
     def _finish_large(self) -> None:
