@@ -15,10 +15,22 @@ from hotset.source.base import FingerprintKind
 from hotset.tier.node import CacheDirectory, DatasetDirectory, treefiles
 from hotset.tier.node.dataset import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
-from hotset.tier.node.trees import TreeShelf
+from hotset.tier.node.space import cost_of
+from hotset.tier.node.trees import ACCOUNT_EVERY, TreeShelf
 from tests.support.datasets import content
 from tests.support.processes import Child, call
-from tests.unit.tier.making import LISTED, all_units, check, contents, dataset_in, fill, filled, hidden_files, publish
+from tests.unit.tier.making import (
+    LISTED,
+    all_units,
+    check,
+    contents,
+    dataset_in,
+    fill,
+    filled,
+    hidden_files,
+    publish,
+    unit_of,
+)
 
 OBJECTS = contents()
 
@@ -424,6 +436,30 @@ class TestTrees:
         shelf.verify_presence(number, unit)
         monkeypatch.undo()
         assert not shelf.present(number, unit)
+
+    def test_a_tree_that_fills_is_counted_once_by_whoever_counts_meanwhile(self, files: DatasetDirectory):
+        """Neither less than it will take, nor what is here with its file and once more with the ledger."""
+        objects = {f"{n // 10}/{n}": content(str(n), 100_000) for n in range(100)} | {"large": content("l", 12 * 2**20)}
+        snapshot = publish(files, objects, parameters=PlanParameters(stripe=2**20))
+        shelf = open_shelf(files, snapshot)
+        space = CacheDirectory(files.cache.root).space
+        promised = space.committed
+        needed = sum(cost_of(len(data)) for data in objects.values())
+        for number, unit in all_units(snapshot):
+            shelf.write(number, unit, unit_of(snapshot, objects, number, unit))
+            assert needed <= space.recount() <= promised + ACCOUNT_EVERY + 2**17
+        assert check(shelf.reader, snapshot, objects) == len(all_units(snapshot))
+
+    def test_to_make_the_ledger_shorter_is_no_harm_to_its_readers(self, files: DatasetDirectory):
+        snapshot = publish(files, OBJECTS)
+        shelf = open_shelf(files, snapshot)
+        reader = open_reader(files, snapshot)
+        assert check(reader, snapshot, OBJECTS) == 0
+        for number, unit in all_units(snapshot):
+            shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+            with files.cache.space.locked():
+                shelf._tree.account()
+            assert reader.unit(number, unit) == unit_of(snapshot, OBJECTS, number, unit)
 
     def test_an_interrupted_tree_is_not_counted_twice(self, files: DatasetDirectory):
         """Its ledger stands for what is missing, not for what was missing when it began."""

@@ -1,17 +1,20 @@
 """Where the files of one snapshot's tree lie, and its ledger: what is present, with which checksum.
 
 A ledger is a pack file without data. While its tree fills it is a sparse file as long as what is still missing, so that
-the account of space sees all of the tree from the first moment on.
+the account of space sees all of the tree from the first moment on. It gets shorter as files arrive: what is here counts
+with its files, and must not count twice.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from hotset.base.checksum import checksum
 from hotset.base.files import BLOCK
@@ -98,18 +101,38 @@ class TreeFiles:
         """What the absent files, and their directories, will take. A large object on its way has a file as long as itself
         already.
         """
-        total = directories_cost(self.snapshot)
         absent = np.frombuffer(ledger.words, np.uint32) == 0
-        sizes = self.snapshot.size_array()
-        for number in range(self.snapshot.pack_count):
-            first, units = self.snapshot.pack_first[number], self.snapshot.pack_units[number]
-            if not self.striped(number):
-                lengths = sizes[first : first + units][absent[self.bases[number] : self.bases[number + 1]]]
-                total += int((-(-lengths.astype(np.int64) // BLOCK)).sum()) * BLOCK
-            elif not any(path.exists() for path in self.files(number, 0)):
+        total = self._directories + int(self._costs[absent].sum())
+        for number in self._large:
+            all_absent = absent[self.bases[number] : self.bases[number + 1]].all()
+            if all_absent and not any(path.exists() for path in self.files(number, 0)):
                 total += cost_of(self.snapshot.pack_sizes[number])
         return total
 
-    def account(self, ledger: MappedPack) -> None:
-        """Make the ledger's file as long as what is missing. No reader has mapped more of it than its header."""
-        os.truncate(self.ledger_path, ledger.geometry.data_at + self.missing(ledger))
+    def account(self) -> None:
+        """Make the ledger's file as long as what is missing, under the lock of the space. No reader has mapped more of it
+        than its header.
+        """
+        self.ledger = None  # the path may name a newer one
+        ledger = self.open_ledger()
+        if ledger is not None and not ledger.sealed:
+            os.truncate(self.ledger_path, ledger.geometry.data_at + self.missing(ledger))
+
+    @cached_property
+    def _directories(self) -> int:
+        return directories_cost(self.snapshot)
+
+    @cached_property
+    def _large(self) -> list[int]:
+        return [number for number in range(self.snapshot.pack_count) if self.striped(number)]
+
+    @cached_property
+    def _costs(self) -> npt.NDArray[np.int64]:
+        """What the file of each unit takes; nothing for stripes, which have one together."""
+        sizes = self.snapshot.size_array().astype(np.int64)
+        costs = np.zeros(self.bases[-1], np.int64)
+        for number, first in enumerate(self.snapshot.pack_first):
+            if not self.striped(number):
+                low, high = self.bases[number], self.bases[number + 1]
+                costs[low:high] = -(-sizes[first : first + high - low] // BLOCK) * BLOCK
+        return costs

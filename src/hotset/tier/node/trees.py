@@ -29,6 +29,8 @@ from hotset.tier.node.treereader import TreeReader
 __all__ = ["TreeShelf"]
 
 _READ_ONLY = 0o444
+#: After so many bytes of new files, or 1/256 of the tree if that is more, the account is told that they are here.
+ACCOUNT_EVERY = 2**20
 
 
 class TreeShelf:
@@ -42,6 +44,8 @@ class TreeShelf:
         self._cache = dataset.cache
         self._lock = threading.RLock()
         self._finishing = threading.Lock()
+        self._arrived = 0  # bytes since the last account; several threads may lose some
+        self._account_every = max(ACCOUNT_EVERY, snapshot.total_bytes >> 8)
         self._absent = 0  # a unit before which none is absent, as far as was looked
         self._tree = self.reader.tree
         self._prepare()
@@ -84,8 +88,11 @@ class TreeShelf:
             else:
                 self._write_file(self._tree.path(number, unit), data)
             self._mark(number, unit, checksum(data))
-            if self._tree.striped(number) and self._complete(number):
-                self._publish_large(number)
+            if self._tree.striped(number):
+                if self._complete(number):
+                    self._publish_large(number)
+            else:
+                self._account_for(len(data))
         except FileNotFoundError:
             return False  # the tree was dropped
         except OSError as error:
@@ -164,6 +171,7 @@ class TreeShelf:
                     with tmpfile(partial.parent, self._cache.file_mode) as file:
                         os.ftruncate(file.fd, self.snapshot.pack_sizes[number])
                         file.publish(partial.name)
+                    self._tree.account()
         fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
         try:
             write_all(fd, [data], self.snapshot.unit_offset(number, unit))
@@ -192,6 +200,14 @@ class TreeShelf:
 
     def _complete(self, number: int) -> bool:
         return self.held(number) == self.snapshot.pack_units[number]
+
+    def _account_for(self, size: int) -> None:
+        """A file arrived. Until the ledger is made shorter it counts twice in a recount, and others are evicted for nothing."""
+        self._arrived += cost_of(size)
+        if self._arrived >= self._account_every:
+            self._arrived = 0
+            with self._cache.space.locked():
+                self._tree.account()
 
     def _mark(self, number: int, unit: int, check: int) -> None:
         ledger = self._ledger()
@@ -233,7 +249,7 @@ class TreeShelf:
                 self._recheck(ledger)
             self._finish_large()
             if ledger is not None and not self.reader.complete:
-                self._tree.account(self._ledger())  # less is missing than when the tree was admitted
+                self._tree.account()  # less is missing than when the tree was admitted
                 self._cache.space.recount()
 
     def _create(self) -> None:
@@ -329,7 +345,7 @@ class TreeShelf:
         if self._cache.durable:
             fsync_directory(self._dataset.trees)
         self._forget_ledger()
-        self._tree.account(self._ledger())
+        self._tree.account()
 
     def _finish_large(self) -> None:
         """Rename large objects whose filler was killed between the last stripe and the renaming."""
