@@ -467,7 +467,9 @@ class TestTrees(ShelfContract):
         for number, unit in all_units(snapshot):
             assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
 
-    def test_a_complete_tree_is_not_sealed_before_every_byte_was_read(self, open_one, reader: UnitReader, dataset, snapshot: Snapshot):
+    def test_a_complete_tree_is_not_sealed_before_every_byte_was_read(
+        self, open_one, reader: UnitReader, dataset, snapshot: Snapshot
+    ):
         self.write_all(open_one(), snapshot)
         bad = [self.some_units(snapshot)[0], (self.large(snapshot), 2)]
         for unit in bad:

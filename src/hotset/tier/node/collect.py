@@ -21,6 +21,7 @@ from hotset.errors import HotsetError, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.cache import CacheDirectory
 from hotset.tier.node.dataset import DatasetDirectory, SnapshotRecord
+from hotset.tier.node.treepaths import ledger_of
 
 __all__ = ["Garbage", "collect", "is_leftover", "outlived", "unreferenced"]
 
@@ -128,7 +129,7 @@ def _collect_dataset(dataset: DatasetDirectory, *, now: float, dry_run: bool) ->
 
 def _snapshots(dataset: DatasetDirectory, *, dry_run: bool) -> Iterator[Garbage]:
     for digest in unreferenced(dataset.snapshots()):
-        paths = (dataset.snapshot_path(digest), dataset.trees / digest, dataset.trees / f"{digest}.ledger")
+        paths = (dataset.snapshot_path(digest), dataset.trees / digest, ledger_of(dataset.trees / digest))
         size = sum(_size_of(path) for path in paths)
         if dry_run or dataset.remove_snapshot(digest):
             yield Garbage("snapshot", dataset.identifier, dataset.snapshot_path(digest), size)

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hotset.base.files import fsync_directory, temporary_name
+from hotset.base.files import fsync_directory, remove_directory, temporary_name
 from hotset.base.locks import FileLock
 from hotset.errors import AlreadyExists, Busy, Corrupt, Full, NotFound
+from hotset.tier.node.treepaths import remove_tree
 
 if TYPE_CHECKING:
     from hotset.snapshot import Listing, Plan, Snapshot
@@ -234,9 +235,7 @@ class DatasetDirectory:
             open_index(target)
         except (NotFound, Corrupt):
             with suppress(FileNotFoundError):
-                doomed = temporary_name(target)
-                target.rename(doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                remove_directory(target)
             return False
         return True
 
@@ -348,14 +347,10 @@ class DatasetDirectory:
                 lock.release()
             return False
         try:
-            # The ledger before its tree: it must never promise files that are gone. Directories are renamed first: a
-            # half-removed one must not look whole to those who come now.
-            (self.trees / f"{digest}.ledger").unlink(missing_ok=True)
-            for path in (self.trees / digest, self.snapshot_path(digest)):
-                if path.exists():
-                    doomed = temporary_name(path)
-                    path.rename(doomed)
-                    shutil.rmtree(doomed, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                remove_tree(self.trees / digest)
+            with suppress(FileNotFoundError):
+                remove_directory(self.snapshot_path(digest))
         finally:
             lock.release()
         return True
@@ -368,11 +363,9 @@ class DatasetDirectory:
                     locks.callback(lock.release)
                 elif self.snapshot_path(digest).exists():
                     raise Busy("the dataset is in use; end the processes that read it, or use --force")
-            doomed = temporary_name(self.path)
             with self.cache.space.locked():
                 with suppress(FileNotFoundError):
-                    self.path.rename(doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                    remove_directory(self.path)
                 self.cache.space.recount()
 
     def leftovers(self) -> Iterator[Path]:

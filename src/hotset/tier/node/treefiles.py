@@ -25,6 +25,7 @@ from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.keys import directories_cost
 from hotset.tier.node.packfile import MappedPack
 from hotset.tier.node.space import cost_of
+from hotset.tier.node.treepaths import ledger_of, partial_of
 
 __all__ = ["TreeFiles"]
 
@@ -35,7 +36,7 @@ class TreeFiles:
     def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.root = dataset.trees / snapshot.digest
-        self.ledger_path = dataset.trees / f"{snapshot.digest}.ledger"
+        self.ledger_path = ledger_of(self.root)
         self.name = bytes.fromhex(snapshot.digest)
         self.bases = [0, *accumulate(snapshot.pack_units)]
         self.ledger: MappedPack | None = None
@@ -53,7 +54,7 @@ class TreeFiles:
         return self.root / self.snapshot.key(position)
 
     def partial(self, number: int) -> Path:
-        return self.root.with_name(f".{self.root.name}.{number}.part")
+        return partial_of(self.root, number)
 
     def striped(self, number: int) -> bool:
         return self.snapshot.pack(number).stripe > 0

@@ -12,6 +12,7 @@ from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.packs import PackShelf
 from hotset.tier.node.shelf import open_reader, open_shelf
+from hotset.tier.node.treepaths import ledger_of
 from hotset.tier.node.treereader import TreeReader
 from hotset.tier.node.trees import TreeShelf
 
@@ -69,7 +70,7 @@ def _verify_snapshot(
     advance: Callable[[int], object],
     passed: int,
 ) -> int:
-    if dataset.record().layout == "files" and not (dataset.trees / f"{snapshot.digest}.ledger").exists():
+    if dataset.record().layout == "files" and not ledger_of(dataset.trees / snapshot.digest).exists():
         return passed + snapshot.total_bytes  # nothing of it is here, and looking must not make a tree
     reader = open_reader(dataset, snapshot)
     with suppress(Corrupt):
