@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -9,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
+from hotset.errors import Busy, Corrupt, Denied, Full, HotsetError, InvalidInput, NotFound
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.source.base import FingerprintKind
-from hotset.tier.node import CacheDirectory, DatasetDirectory, treefiles
+from hotset.tier.node import CacheDirectory, DatasetDirectory, treefiles, trees
 from hotset.tier.node.dataset import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
 from hotset.tier.node.space import cost_of
@@ -460,6 +461,42 @@ class TestTrees:
             with files.cache.space.locked():
                 shelf._tree.account()
             assert reader.unit(number, unit) == unit_of(snapshot, OBJECTS, number, unit)
+
+    @pytest.mark.parametrize(
+        ("code", "kind", "advice"),
+        [
+            (errno.ENOSPC, Full, "No space left"),
+            (errno.EDQUOT, Full, "quota exceeded"),
+            (errno.EFBIG, Full, "too large"),
+            (errno.EACCES, Denied, "HOTSET_CACHE"),
+            (errno.EROFS, Denied, "HOTSET_CACHE"),
+            (errno.ENAMETOOLONG, InvalidInput, "--exclude"),
+            (errno.EIO, HotsetError, "look at that disk"),
+        ],
+    )
+    def test_a_write_that_fails_says_which_and_why(
+        self, files: DatasetDirectory, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[HotsetError], advice: str
+    ):
+        snapshot = publish(files, OBJECTS)
+        shelf = open_shelf(files, snapshot)
+        large = snapshot.packs[snapshot.find("large")]
+
+        def fails(*_: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(trees, "write_all", fails)
+        for (number, unit), key in (((0, 0), snapshot.key(0)), ((large, 1), "large")):
+            with pytest.raises(HotsetError, match=rf"cannot write .*/{key}: .*{advice}") as raised:
+                shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+            assert type(raised.value) is kind
+            assert not shelf.present(number, unit)
+
+    def test_a_path_that_is_too_long_is_the_key_s_fault(self, files: DatasetDirectory):
+        """No part of it is, so that only the file system can tell."""
+        deep = "/".join(["d" * 200] * 25)
+        snapshot = publish(files, {deep: b"deep"})
+        with pytest.raises(InvalidInput, match="File name too long; exclude the object"):
+            open_shelf(files, snapshot).write(0, 0, b"deep")
 
     def test_an_interrupted_tree_is_not_counted_twice(self, files: DatasetDirectory):
         """Its ledger stands for what is missing, not for what was missing when it began."""

@@ -8,6 +8,7 @@ A new snapshot's tree begins with hard links to the unchanged files of older tre
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from hotset.base.checksum import checksum
 from hotset.base.files import fsync_directory, temporary_name, tmpfile, write_all
-from hotset.errors import Corrupt, Full, NotFound
+from hotset.errors import Corrupt, Denied, Full, HotsetError, InvalidInput, NotFound
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
@@ -96,7 +97,7 @@ class TreeShelf:
         except FileNotFoundError:
             return False  # the tree was dropped
         except OSError as error:
-            raise Full(f"cannot write to {self._tree.root}: {error.strerror}") from error
+            raise _refused(self._tree.path(number, unit), error) from error
         return True
 
     def finish(self, number: int) -> list[int]:
@@ -352,3 +353,17 @@ class TreeShelf:
         for number in range(self.snapshot.pack_count):
             if self._tree.striped(number) and self._tree.partial(number).exists() and self._complete(number):
                 self._publish_large(number)
+
+
+def _refused(path: Path, error: OSError) -> HotsetError:
+    """Why a file cannot be written, as what the caller can do about it."""
+    what = f"cannot write {path}: {error.strerror}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:  # the disk is full, or a limit of the system forbids the file
+            return Full(f"{what}; make room there, or set HOTSET_CACHE to another place")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return Denied(f"{what}; set HOTSET_CACHE to a directory that you may write to")
+        case errno.ENAMETOOLONG:
+            return InvalidInput(f"{what}; exclude the object (--exclude), or use the layout 'packs'")
+        case _:
+            return HotsetError(f"{what}; look at that disk, or set HOTSET_CACHE to another")
