@@ -206,8 +206,8 @@ class Dataset(Sequence[bytes]):
     def view(self, path: str | os.PathLike[str]) -> Path:
         """Make ``path`` a symbolic link to a directory tree with the dataset's own names, complete and read-only.
 
-        For datasets of the layout "files"; loads what is missing first. A view that is there already is replaced;
-        anything else is not (`AlreadyExists`).
+        For datasets of the layout "files"; loads what is missing first, and makes no view (`NotFound`) of what is not
+        complete then. A view that is there already is replaced; anything else is not (`AlreadyExists`).
         """
         if isinstance(self._reader, PackReader):
             raise InvalidInput(
@@ -215,7 +215,7 @@ class Dataset(Sequence[bytes]):
                 f"`hotset view {self.name} DIR --convert` (copies {self.total_bytes} bytes)"
             )
         self.load()
-        return link_view(Path(path).absolute(), self._reader.root)
+        return link_view(Path(path).absolute(), self._directory, self._snapshot)
 
     # -- facts ---------------------------------------------------------------------------------------------------------
 

@@ -24,10 +24,6 @@ class TreeReader:
         """Look at the ledger again."""
         self.tree.ledger = None
 
-    @property
-    def root(self) -> Path:
-        return self.tree.root
-
     def unit(self, number: int, unit: int) -> memoryview | None:
         ledger = self.tree.open_ledger()
         if ledger is None or not ledger.trusted or not ledger.words[self.tree.bases[number] + unit]:
