@@ -17,10 +17,11 @@ from pathlib import Path
 
 from hotset.base.checksum import checksum
 from hotset.base.files import fsync_directory, temporary_name, tmpfile, write_all
-from hotset.errors import Corrupt, Denied, Full, HotsetError, InvalidInput, NotFound
+from hotset.errors import Changed, Corrupt, Denied, Full, HotsetError, InvalidInput, NotFound
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.digest import check_digest
 from hotset.tier.node.evict import make_room
 from hotset.tier.node.keys import check_keys, directories_cost
 from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, create_pack
@@ -180,6 +181,12 @@ class TreeShelf:
             os.close(fd)
 
     def _publish_large(self, number: int) -> None:
+        stripes = (self._tree.read(number, unit) for unit in range(self.snapshot.pack_units[number]))
+        try:
+            check_digest(self.snapshot, number, (stripe for stripe in stripes if stripe is not None))
+        except Changed:
+            self._take_out(number, [0])
+            raise
         path = self._tree.path(number, 0)
         partial = self._tree.partial(number)
         self._make_parents(path)
@@ -352,7 +359,8 @@ class TreeShelf:
         """Rename large objects whose filler was killed between the last stripe and the renaming."""
         for number in range(self.snapshot.pack_count):
             if self._tree.striped(number) and self._tree.partial(number).exists() and self._complete(number):
-                self._publish_large(number)
+                with suppress(Changed):  # absent again; who wants it is told
+                    self._publish_large(number)
 
 
 def _refused(path: Path, error: OSError) -> HotsetError:
