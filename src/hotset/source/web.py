@@ -5,8 +5,9 @@ Built on urllib3, whose pools are safe to share between threads. Nothing is retr
 
 from __future__ import annotations
 
+import io
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ from hotset.source.options import SourceOptions
 
 __all__ = ["Reply", "Web", "retry_after_of"]
 
+_PIECE = 1 << 18
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -27,6 +30,8 @@ class Reply:
     status: int
     headers: Mapping[str, str]  #: names are matched in any case
     body: bytes
+    #: If a part was asked for and the server sent everything: the size of that. ``body`` is the part all the same.
+    cut_from: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -50,12 +55,21 @@ class Web:
         self._tls: ssl.SSLContext | None = None
 
     def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], what: str, body: bytes | None = None, limit: int
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        what: str,
+        body: bytes | None = None,
+        limit: int,
+        part: tuple[int, int] | None = None,
     ) -> Reply:
         """Send one request. ``what`` names it in errors; a body longer than ``limit`` is refused unread.
 
-        The path of ``url`` is sent as it is, ``..`` and double slashes included. Raises `Unavailable` if no complete
-        answer comes, whatever its status would be.
+        ``part`` is what a Range header among ``headers`` asks for; a server that sends everything instead may send more
+        than ``limit``, and is heard only to the end of the part. The path of ``url`` is sent as it is, ``..`` and
+        double slashes included. Raises `Unavailable` if no complete answer comes, whatever its status would be.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -79,23 +93,20 @@ class Web:
                 preload_content=False,
                 decode_content=False,
             )
-            complete = False
             try:
-                length = response.headers.get("Content-Length", "")
-                if method != "HEAD" and length.isdigit() and int(length) > limit:
-                    raise Unavailable(f"{what}: the answer is longer than expected ({length} bytes)")
-                content = b"" if method == "HEAD" else _read(response, limit, what)
-                complete = True
-            finally:
-                if complete:
-                    response.release_conn()
+                if part is not None and _is_everything(response):
+                    content, whole = _cut_out(response, part)
                 else:
-                    response.close()  # what is left of the body must not be taken for the next answer
+                    content, whole = _read(response, limit, what), None
+            finally:
+                # A connection whose answer was heard to its end is back in its pool already. Any other ends here: what
+                # is left of the body must not be taken for the next answer.
+                response.close()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise untrusted(what) from error
             raise Unavailable(f"{what}: {_failure(error)}") from error
-        return Reply(response.status, response.headers, content)
+        return Reply(response.status, response.headers, content, whole)
 
     def _manager(self, proxy: str | None) -> urllib3.PoolManager:
         manager = self._managers.get(proxy)
@@ -125,13 +136,39 @@ class Web:
             manager.clear()
 
 
+def _is_everything(response: urllib3.BaseHTTPResponse) -> bool:
+    """Whether the answer to a range request is good, and not a range."""
+    return 200 <= response.status < 300 and response.status != 206 and "Content-Range" not in response.headers
+
+
 def _read(response: urllib3.BaseHTTPResponse, limit: int, what: str) -> bytes:
-    if response.headers.get("Content-Length"):
-        return response.read()
-    content = response.read(limit)
-    if len(content) == limit and response.read(1):
-        raise Unavailable(f"{what}: the answer is longer than expected")
-    return content
+    declared = response.length_remaining or 0  # of HEAD there is nothing to read, whatever its headers say
+    content = io.BytesIO()
+    for piece in _pieces(response) if declared <= limit else ():
+        content.write(piece)
+        if content.tell() > limit:
+            break
+    if max(declared, content.tell()) > limit:
+        raise Unavailable(f"{what}: the answer is longer than expected (more than {limit} bytes)")
+    return content.getvalue()
+
+
+def _cut_out(response: urllib3.BaseHTTPResponse, part: tuple[int, int]) -> tuple[bytes, int]:
+    """Only this part of a body, and the size of the whole. What comes before the part is let go as it comes."""
+    content = io.BytesIO()
+    start, end = part
+    size, position = response.length_remaining, 0
+    for piece in _pieces(response):
+        content.write(piece[max(0, start - position) : max(0, end - position)])
+        position += len(piece)
+        if position >= end and size is not None:  # else only the end tells the size
+            break
+    return content.getvalue(), position if size is None else size
+
+
+def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    while piece := response.read1(_PIECE):
+        yield piece
 
 
 def _failure(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tracemalloc
 
 import pytest
 
@@ -92,6 +93,21 @@ def test_content_is_checked_against_its_digest(shelf):
     shelf.objects["one"] = b"wrong"
     with pytest.raises(Changed, match="SHA-256"):
         source.read("a", 0, 5, info)
+
+
+def test_a_part_from_a_server_without_ranges_takes_no_more_memory_than_it_is(shelf):
+    shelf.ranges = False
+    content = shelf.objects["one"] = bytes(range(256)) * (1 << 17)  # 32 MiB
+    source = write(shelf, {"key": "a", "url": "one", "size": len(content)})
+    info = listed(source)["a"]
+    source.read("a", 0, 1, info)  # what the first request takes once
+    tracemalloc.start()
+    try:
+        parts = [source.read("a", start, start + 1000, info) for start in (10, 20_000_000, 30_000_000)]
+        assert tracemalloc.get_traced_memory()[1] < len(content) / 8
+    finally:
+        tracemalloc.stop()
+    assert [bytes(part) for part in parts] == [content[at : at + 1000] for at in (10, 20_000_000, 30_000_000)]
 
 
 def redirecting(shelf, target, hops=1):
