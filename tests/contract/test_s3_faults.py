@@ -100,6 +100,20 @@ def test_a_body_that_breaks_off_is_unavailable(source, info, proxy, fault, whole
     assert bytes(source.read(info.key, start, end, info)) == CONTENT[start:end]
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_body_that_trickles_is_not_waited_for(bucket, proxy, key, whole):
+    """Each byte comes in time, and yet the thread would be held for ever."""
+    bucket.put_many({key: CONTENT})
+    source = open_through(proxy, bucket, read_timeout=30.0, request_timeout=0.5)
+    info = listed(source)[key]
+    proxy.slow(len(CONTENT) / 600)
+    with pytest.raises(Unavailable, match="timed out"):
+        source.read(key, 0, info.size if whole else 50_000, info)
+    proxy.clear()
+    assert bytes(source.read(key, 0, info.size, info)) == CONTENT
+    source.close()
+
+
 def test_a_shorter_body_than_listed_is_never_taken(source, info, proxy):
     proxy.shorten(1000)
     with pytest.raises((Changed, Unavailable)):

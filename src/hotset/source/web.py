@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from hotset.source.options import SourceOptions
 __all__ = ["Reply", "Web", "retry_after_of"]
 
 _PIECE = 1 << 18
+#: What may take `SourceOptions.request_timeout`: about a stripe. More comes only from servers that know no ranges.
+_STRIDE = 7 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,12 @@ class Web:
                 decode_content=False,
             )
             try:
+                size = response.length_remaining  # as declared; 0 for HEAD, whatever it declares
+                pieces = _pieces(response, self._options.request_timeout, what)
                 if part is not None and _is_everything(response):
-                    content, whole = _cut_out(response, part)
+                    content, whole = _cut_out(pieces, size, part)
                 else:
-                    content, whole = _read(response, limit, what), None
+                    content, whole = _read(pieces, size or 0, limit, what), None
             finally:
                 # A connection whose answer was heard to its end is back in its pool already. Any other ends here: what
                 # is left of the body must not be taken for the next answer.
@@ -141,10 +146,9 @@ def _is_everything(response: urllib3.BaseHTTPResponse) -> bool:
     return 200 <= response.status < 300 and response.status != 206 and "Content-Range" not in response.headers
 
 
-def _read(response: urllib3.BaseHTTPResponse, limit: int, what: str) -> bytes:
-    declared = response.length_remaining or 0  # of HEAD there is nothing to read, whatever its headers say
+def _read(pieces: Iterator[bytes], declared: int, limit: int, what: str) -> bytes:
     content = io.BytesIO()
-    for piece in _pieces(response) if declared <= limit else ():
+    for piece in pieces if declared <= limit else ():
         content.write(piece)
         if content.tell() > limit:
             break
@@ -153,12 +157,12 @@ def _read(response: urllib3.BaseHTTPResponse, limit: int, what: str) -> bytes:
     return content.getvalue()
 
 
-def _cut_out(response: urllib3.BaseHTTPResponse, part: tuple[int, int]) -> tuple[bytes, int]:
+def _cut_out(pieces: Iterator[bytes], size: int | None, part: tuple[int, int]) -> tuple[bytes, int]:
     """Only this part of a body, and the size of the whole. What comes before the part is let go as it comes."""
     content = io.BytesIO()
     start, end = part
-    size, position = response.length_remaining, 0
-    for piece in _pieces(response):
+    position = 0
+    for piece in pieces:
         content.write(piece[max(0, start - position) : max(0, end - position)])
         position += len(piece)
         if position >= end and size is not None:  # else only the end tells the size
@@ -166,9 +170,16 @@ def _cut_out(response: urllib3.BaseHTTPResponse, part: tuple[int, int]) -> tuple
     return content.getvalue(), position if size is None else size
 
 
-def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+def _pieces(response: urllib3.BaseHTTPResponse, patience: float, what: str) -> Iterator[bytes]:
+    """The body as it comes. `Unavailable` if it trickles: the time limit of the library is for a single byte."""
+    until, step = time.monotonic() + patience, 0
     while piece := response.read1(_PIECE):
         yield piece
+        step += len(piece)
+        if step >= _STRIDE:
+            until, step = time.monotonic() + patience, 0
+        elif time.monotonic() > until:
+            raise Unavailable(f"{what}: timed out")
 
 
 def _failure(error: Exception) -> str:
