@@ -138,7 +138,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815
+    do_HEAD = do_PUT = do_POST = do_CONNECT = do_GET  # noqa: N815
 
     def log_message(self, *args: object) -> None:
         """Tests read `Shelf.seen`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import threading
 
@@ -294,6 +295,15 @@ class TestRequests:
         options = SourceOptions(endpoint="http://storage.invalid")
         assert len(self.read_all(open_source("s3://some-bucket", env=env, options=options))) == 2
         assert {headers["host"] for _, _, headers in shelf.seen} == {"storage.invalid"}
+
+    def test_the_password_of_a_proxy_is_given_by_both_clients(self, shelf):
+        """As bytes: percent-encoded where a URL could not hold them."""
+        proxy = shelf.endpoint.replace("//", "//na%40me:p%C3%A4ss%3A@")
+        env = {"HTTP_PROXY": proxy, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        source = open_source("s3://some-bucket", env=env, options=SourceOptions(endpoint="http://storage.invalid"))
+        assert len(self.read_all(source)) == 2
+        login = "Basic " + base64.b64encode("na@me:päss:".encode()).decode()
+        assert [headers.get("proxy-authorization") for _, _, headers in shelf.seen] == [login] * 3
 
     def test_no_proxy_is_respected(self, shelf):
         env = {"HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.0/8"}

@@ -51,6 +51,10 @@ def explain_status(status: int, code: str, *, what: str, hint: str, retry_after:
         return Denied(f"{what}: the clock of this machine is wrong ({named}); set it")
     if code in _EXPIRED:
         return Denied(f"{what}: the credentials have expired ({named}); {hint}")
+    if status == 407:
+        return Denied(
+            f"{what}: the proxy wants a name and a password ({named}); set HTTPS_PROXY=http://name:password@host"
+        )
     if status in (401, 403) and code not in _TRANSIENT_CODES:
         return Denied(f"{what}: access denied ({named}); {hint}")
     if status in (408, 409, 425) or status >= 500 or code in _TRANSIENT_CODES:

@@ -10,13 +10,13 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import urllib3
 
 from hotset.errors import InvalidInput, Unavailable
 from hotset.source.client import ca_file_of, proxy_for
-from hotset.source.errors import untrusted
+from hotset.source.errors import explain_status, untrusted
 from hotset.source.options import SourceOptions
 
 __all__ = ["Reply", "Web", "retry_after_of"]
@@ -110,6 +110,8 @@ class Web:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise untrusted(what) from error
+            if "Tunnel connection failed: 407" in str(error):
+                raise explain_status(407, "", what=what, hint="") from error
             raise Unavailable(f"{what}: {_failure(error)}") from error
         return Reply(response.status, response.headers, content, whole)
 
@@ -120,7 +122,8 @@ class Web:
             if proxy is None:
                 manager = urllib3.PoolManager(maxsize=maxsize, ssl_context=context)
             else:
-                manager = urllib3.ProxyManager(proxy, maxsize=maxsize, ssl_context=context)
+                url, headers = _proxy(proxy)
+                manager = urllib3.ProxyManager(url, maxsize=maxsize, ssl_context=context, proxy_headers=headers)
             manager = self._managers.setdefault(proxy, manager)
         return manager
 
@@ -139,6 +142,24 @@ class Web:
     def close(self) -> None:
         for manager in self._managers.values():
             manager.clear()
+
+
+def _proxy(given: str) -> tuple[str, Mapping[str, str]]:
+    """A proxy's URL without the name and the password in it, which urllib3 would ignore, and a header with them."""
+    try:
+        parts = urlsplit(given)
+        user, at, address = parts.netloc.rpartition("@")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        # Not the URL itself: there may be a password in it.
+        raise InvalidInput(
+            "the proxy (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, or as given) is not a URL like http://host:port"
+        )
+    # The library encodes this as Latin-1, which gives back any bytes.
+    login = unquote_to_bytes(user).decode("latin-1")
+    return f"{parts.scheme}://{address}", urllib3.make_headers(proxy_basic_auth=login) if at else {}
 
 
 def _is_everything(response: urllib3.BaseHTTPResponse) -> bool:

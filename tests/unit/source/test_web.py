@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotset.errors import Unavailable
+from hotset.errors import Denied, InvalidInput, Unavailable
 from hotset.source import SourceOptions
 from hotset.source.web import Web
 from tests.contract.standins import Shelf
@@ -76,3 +76,37 @@ class TestEverythingInsteadOfAPart:
 
     def test_an_error_is_no_part(self, web, shelf):
         assert get(web, f"{shelf.endpoint}/absent", (2, 5)).cut_from is None
+
+
+class TestProxy:
+    def through(self, proxy):
+        return Web(SourceOptions(proxy=proxy), {})
+
+    def test_its_password_is_given(self, shelf):
+        shelf.objects["x"] = b"content"
+        assert get(self.through(shelf.endpoint.replace("//", "//me:s3cr3t@")), "http://h.invalid/x").body == b"content"
+        assert shelf.seen[0][2]["proxy-authorization"] == "Basic bWU6czNjcjN0"
+
+    def test_its_password_is_given_for_a_tunnel(self, shelf):
+        shelf.override = lambda _method, _path: (407, {}, b"")
+        with pytest.raises(Denied, match="proxy wants a name and a password") as caught:
+            get(self.through(shelf.endpoint.replace("//", "//me:s3cr3t@")), "https://h.invalid/x")
+        assert "s3cr3t" not in str(caught.value)
+        [(method, _, headers)] = shelf.seen
+        assert (method, headers["proxy-authorization"]) == ("CONNECT", "Basic bWU6czNjcjN0")
+
+    def test_without_a_password_none_is_given(self, shelf):
+        shelf.objects["x"] = b"content"
+        assert get(self.through(shelf.endpoint), "http://h.invalid/x").body == b"content"
+        assert "proxy-authorization" not in shelf.seen[0][2]
+
+    @pytest.mark.parametrize(
+        "proxy", ["me:s3cr3t@h:1", "socks5://me:s3cr3t@h", "http://me:s3cr3t@[h", "http://me:s3cr3t@h:99999"]
+    )
+    def test_one_that_is_no_url_is_not_shown(self, proxy):
+        with pytest.raises(InvalidInput, match="HTTPS_PROXY") as caught:
+            get(self.through(proxy), "http://h.invalid/x")
+        error = caught.value
+        while error is not None:
+            assert "s3cr3t" not in str(error)
+            error = error.__cause__ or error.__context__
