@@ -30,6 +30,8 @@ class Shelf:
         self.page_size = 1000
         self.encodes_keys = True  #: when asked to
         self.etags = True
+        self.conditions = True  #: else If-Match is ignored
+        self.date = DATE
         self.ranges = True  #: else a range is answered with everything, as by `python -m http.server`
         #: Answers a request instead of the shelf if it returns (status, headers, body).
         self.override: Callable[[str, str], tuple[int, dict[str, str], bytes] | None] = lambda _method, _path: None
@@ -70,9 +72,9 @@ class Shelf:
         if content is None or not path.startswith(prefix):
             return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
         tag = etag(content)
-        if self.etags and headers.get("if-match", tag) != tag:
+        if self.etags and self.conditions and headers.get("if-match", tag) != tag:
             return 412, {}, b"<Error><Code>PreconditionFailed</Code></Error>"
-        said = {"last-modified": DATE, "accept-ranges": "bytes"} | ({"etag": tag} if self.etags else {})
+        said = {"last-modified": self.date, "accept-ranges": "bytes"} | ({"etag": tag} if self.etags else {})
         wanted = headers.get("range")
         if wanted is None or not self.ranges:
             return 200, said, content

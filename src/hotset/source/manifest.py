@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from urllib.parse import quote, urljoin, urlsplit
 
-from hotset.errors import InvalidInput, NotFound
+from hotset.errors import Changed, InvalidInput, NotFound
 from hotset.source.base import FingerprintKind, ObjectInfo, Source
 from hotset.source.clients import Answer
 from hotset.source.errors import explain_status
-from hotset.source.keys import make_info, shown
+from hotset.source.keys import make_info, shown, strong_tag
 from hotset.source.listing import Pages
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
@@ -128,6 +128,15 @@ class _Links:
             raise InvalidInput(f"{what}: the server does not tell the size; write it into the manifest")
         return answer_of(reply, None, what)
 
+    def tag_of(self, info: ObjectInfo) -> str | None:
+        """What the manifest says beside the digest that ``info`` has. `Changed` if the digest is another one by now."""
+        if info.kind is not FingerprintKind.SHA256:
+            return None
+        entry = self._entry(info.key)
+        if entry.sha256 is None or entry.sha256.encode() != info.fingerprint:
+            raise Changed(f"{self._where}: {shown(info.key)} is another version by now; reload the dataset")
+        return strong_tag(entry.etag)
+
     def close(self) -> None:
         self._web.close()
 
@@ -196,6 +205,7 @@ def open_manifest(location: Location, options: SourceOptions, env: Mapping[str, 
         where=location.root,
         if_match=options.if_match,
         literal=links,
+        tag_of=links.tag_of,
     )
 
 
