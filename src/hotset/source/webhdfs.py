@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from hotset.errors import Changed, Denied, HotsetError, InvalidInput, NotFound, Unavailable
 from hotset.source.base import Buffer, FingerprintKind, ObjectInfo, Source
 from hotset.source.client import ca_file_of
+from hotset.source.endpoint import normal_endpoint
 from hotset.source.keys import modified_value
 from hotset.source.listing import Pages
 from hotset.source.options import SourceOptions
@@ -32,12 +33,10 @@ def open_webhdfs(location: Location, options: SourceOptions, env: Mapping[str, s
         from fsspec.implementations.webhdfs import WebHDFS
     except ImportError as error:
         raise InvalidInput(f"{location.scheme}:// needs an extra: install hotset[hdfs]") from error
-    if options.endpoint:
-        url = urlsplit(options.endpoint if "://" in options.endpoint else f"http://{options.endpoint}")
-    else:
-        host, _, port = location.bucket.partition(":")
-        # In hdfs:// the port is that of the native protocol.
-        url = urlsplit(f"http://{host}:{port if port and location.scheme == 'webhdfs' else _PORT}")
+    host, _, port = location.bucket.partition(":")
+    # In hdfs:// the port is that of the native protocol.
+    named = f"{host}:{port if port and location.scheme == 'webhdfs' else _PORT}"
+    url = urlsplit(normal_endpoint(options.endpoint or named, scheme="http"))
     user = options.user or env.get("HADOOP_USER_NAME") or None
     client = WebHDFS(
         url.hostname,
