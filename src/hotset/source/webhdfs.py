@@ -8,6 +8,7 @@ known by size and modification time, compared before and after each read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -48,6 +49,8 @@ def open_webhdfs(location: Location, options: SourceOptions, env: Mapping[str, s
         use_listings_cache=False,
         skip_instance_cache=True,
     )
+    # requests waits for ever unless each call says otherwise, and fsspec's client never does.
+    client.session.request = partial(client.session.request, timeout=(options.connect_timeout, options.read_timeout))
     return WebHdfsSource(client, f"/{location.root}", f"webhdfs://{url.netloc}")
 
 
@@ -125,5 +128,7 @@ def _ours(error: Exception, what: str) -> HotsetError:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in (401, 403):
         return Denied(f"{what}: access denied (HTTP {status}); set HADOOP_USER_NAME or the option user")
+    if "timed out" in str(error):  # of several types, depending on what was waited for
+        return Unavailable(f"{what}: timed out")
     throttled = status in (429, 503)
     return Unavailable(f"{what}: the name node or a data node does not answer as it should", throttled=throttled)
