@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import threading
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -318,6 +319,22 @@ class TestRequests:
             with pytest.raises(NotFound):  # this stand-in lists only below the bucket's path
                 listed(source)
             assert shelf.seen[0][2]["host"] == "some-bucket.oss.invalid"
+
+    @pytest.mark.parametrize("following", [{"": "a", "a": "a"}, {"": "a", "a": "b", "b": "a"}, {"": "a", "a": ""}])
+    def test_a_listing_that_goes_in_a_circle_ends(self, shelf, following):
+        page = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken>"
+
+        def circle(_method, target):
+            [token] = parse_qs(urlsplit(target).query).get("continuation-token", [""])
+            return 200, {}, f"{page.format(following[token])}</ListBucketResult>".encode()
+
+        shelf.override = circle
+        options = SourceOptions(endpoint=shelf.endpoint, access_key="a", secret_key="b")
+        source = Retrying(
+            open_source("s3://some-bucket", env={}, options=options), RetryPolicy(attempts=3, first=0.001)
+        )
+        with pytest.raises(Unavailable, match=r"circle.*3 attempts"):
+            listed(source)
 
     def test_another_region_is_named(self, shelf):
         shelf.override = lambda _method, _path: (301, {"x-amz-bucket-region": "eu-west-1"}, b"")

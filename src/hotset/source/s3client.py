@@ -64,6 +64,7 @@ class S3Client:
         The next page is asked for before this one is taken apart, so that the server and we work at the same time.
         """
         encode = False
+        asked: set[str] = set()
         under_way: dict[str, Future[str]] = {}
 
         def page_of(token: str) -> ListPage:
@@ -83,6 +84,10 @@ class S3Client:
                 page = page_of(token)
             if not token and page.count == 0 and page.token is None and prefix:
                 raise NotFound(f"{self._bucket}/{prefix}: nothing there; check the spelling of the prefix")
+            asked.add(token)
+            if page.token in asked:
+                # Followed, such a listing would never end. A gateway may have sent an old answer: asking again may help.
+                raise Unavailable(f"{self._bucket}/{prefix}: the server's listing goes in a circle")
             return page.objects, page.token
 
         return Pages(fetch, "")
