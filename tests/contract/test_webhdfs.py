@@ -129,8 +129,9 @@ def test_a_node_that_says_nothing_is_not_waited_for(name_node, silent):
 
     name_node.shelf.override = hang
     try:
-        with pytest.raises(Unavailable, match="timed out"):
+        with pytest.raises(Unavailable, match="timed out") as caught:
             source.read("a", 0, 7, info)
+        assert caught.value.throttled
         if silent == "name node":
             with pytest.raises(Unavailable, match="timed out"):
                 listed(source)

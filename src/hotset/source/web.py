@@ -16,7 +16,7 @@ import urllib3
 
 from hotset.errors import InvalidInput, Unavailable
 from hotset.source.client import ca_file_of, proxy_for
-from hotset.source.errors import explain_status, untrusted
+from hotset.source.errors import explain_status, timed_out, untrusted
 from hotset.source.options import SourceOptions
 
 __all__ = ["Reply", "Web", "retry_after_of"]
@@ -112,6 +112,8 @@ class Web:
                 raise untrusted(what) from error
             if "Tunnel connection failed: 407" in str(error):
                 raise explain_status(407, "", what=what, hint="") from error
+            if _is_timeout(error):
+                raise timed_out(what) from error
             raise Unavailable(f"{what}: {_failure(error)}") from error
         return Reply(response.status, response.headers, content, whole)
 
@@ -200,7 +202,14 @@ def _pieces(response: urllib3.BaseHTTPResponse, patience: float, what: str) -> I
         if step >= _STRIDE:
             until, step = time.monotonic() + patience, 0
         elif time.monotonic() > until:
-            raise Unavailable(f"{what}: timed out")
+            raise timed_out(what)
+
+
+def _is_timeout(error: Exception) -> bool:
+    """urllib3 counts connections that are refused among them."""
+    return isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError) and not isinstance(
+        error, urllib3.exceptions.NewConnectionError
+    )
 
 
 def _failure(error: Exception) -> str:
@@ -209,8 +218,6 @@ def _failure(error: Exception) -> str:
         return "the name of the host cannot be resolved"
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return "cannot connect"
-    if isinstance(error, urllib3.exceptions.TimeoutError):
-        return "timed out"
     if isinstance(error, urllib3.exceptions.SSLError):
         return "the TLS handshake failed"
     if isinstance(error, urllib3.exceptions.IncompleteRead):

@@ -16,6 +16,7 @@ from hotset.errors import Changed, Denied, HotsetError, InvalidInput, NotFound, 
 from hotset.source.base import Buffer, FingerprintKind, ObjectInfo, Source
 from hotset.source.client import ca_file_of
 from hotset.source.endpoint import normal_endpoint
+from hotset.source.errors import timed_out
 from hotset.source.keys import modified_value
 from hotset.source.listing import Pages
 from hotset.source.options import SourceOptions
@@ -129,6 +130,6 @@ def _ours(error: Exception, what: str) -> HotsetError:
     if status in (401, 403):
         return Denied(f"{what}: access denied (HTTP {status}); set HADOOP_USER_NAME or the option user")
     if "timed out" in str(error):  # of several types, depending on what was waited for
-        return Unavailable(f"{what}: timed out")
+        return timed_out(what)
     throttled = status in (429, 503)
     return Unavailable(f"{what}: the name node or a data node does not answer as it should", throttled=throttled)

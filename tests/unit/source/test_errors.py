@@ -55,6 +55,13 @@ def test_translate(error, expected, says):
     assert "s3cr3t" not in str(ours)
 
 
+@pytest.mark.parametrize(("kind", "throttled"), [("Timeout", True), ("Connect", False), ("Interrupted", False)])
+def test_a_server_that_takes_too_long_has_too_much_to_do(kind, throttled):
+    ours = translate(named("GenericError", HTTP.format(f"HttpError {{ kind: {kind}")), what="thing", hint="")
+    assert isinstance(ours, Unavailable)
+    assert ours.throttled == throttled
+
+
 def test_a_machine_without_a_role_is_denied():
     text = STATUS.format("403 Forbidden", "x").replace("http://h/", "http://169.254.169.254/")
     assert isinstance(translate(named("GenericError", text), what="w", hint="h"), Denied)
