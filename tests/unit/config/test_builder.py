@@ -179,7 +179,8 @@ class TestSecrets:
         given = {
             "endpoint": ENDPOINT, "region": "r", "account": "acc", "anonymous": False, "requester_pays": True,
             "profile": "p", "ca_file": requests.certs.where(), "allow_http": True, "bucket_in_host": False, "if_match": False,
-            "user": "hdfs", "connect_timeout": 3.5, "read_timeout": 4.5, "max_connections": 7, **SECRETS,
+            "user": "hdfs", "connect_timeout": 3.5, "read_timeout": 4.5, "request_timeout": 5.5,
+            "max_connections": 7, **SECRETS,
         }  # fmt: skip
         assert set(given) == {field.name for field in fields(SourceOptions)}
         Build("s3://bucket/x", "all", options=SourceOptions(**given))
