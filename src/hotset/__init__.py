@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from hotset.snapshot import Changes
     from hotset.source import SourceOptions
     from hotset.tier.node import CacheDirectory
-    from hotset.tier.node.dataset import SnapshotRecord
     from hotset.tier.node.inventory import DatasetInfo
+    from hotset.tier.node.records import SnapshotRecord
 
 __all__ = [
     "AlreadyExists",
@@ -73,7 +73,7 @@ _LAZY = {
     "Dataset": "hotset.read.dataset",
     "DatasetInfo": "hotset.tier.node.inventory",
     "Progress": "hotset.fill.progress",
-    "SnapshotRecord": "hotset.tier.node.dataset",
+    "SnapshotRecord": "hotset.tier.node.records",
     "SourceOptions": "hotset.source",
 }
 

@@ -20,7 +20,7 @@ from hotset.errors import Changed, Corrupt, HotsetError, InvalidInput, Unavailab
 if TYPE_CHECKING:
     from hotset.config.builder import Build
     from hotset.fill.service import FillService
-    from hotset.tier.node.dataset import Current
+    from hotset.tier.node.records import Current
 
 __all__ = ["EXAMPLES", "load"]
 

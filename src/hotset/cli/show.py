@@ -13,8 +13,8 @@ from hotset.cli.text import ago, count, facts, percent, plural
 
 if TYPE_CHECKING:
     from hotset.tier.node import DatasetRecord
-    from hotset.tier.node.dataset import SnapshotRecord
     from hotset.tier.node.inventory import DatasetInfo
+    from hotset.tier.node.records import SnapshotRecord
 
 __all__ = ["EXAMPLES", "show"]
 

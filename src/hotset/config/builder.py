@@ -18,7 +18,7 @@ from hotset.fill.client import FillClient
 from hotset.fill.settings import FillSettings, SourceSettings
 from hotset.source import SourceOptions, display_uri, identify
 from hotset.tier.node import CacheDirectory, DatasetDirectory, DatasetRecord, SourceRecord
-from hotset.tier.node.dataset import Layout
+from hotset.tier.node.records import Layout
 
 if TYPE_CHECKING:
     from hotset.fill.service import FillService

@@ -26,7 +26,7 @@ from hotset.fill import wire
 from hotset.fill.progress import FillStats, Progress
 from hotset.fill.settings import FillSettings, SourceSettings, encode_settings
 from hotset.source import SourceOptions, display_uri
-from hotset.tier.node.dataset import Current
+from hotset.tier.node.records import Current
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ import pytest
 from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory
-from hotset.tier.node.dataset import Current
+from hotset.tier.node.records import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
 from hotset.tier.node.trees import TreeShelf
 from tests.support.datasets import content

@@ -13,7 +13,8 @@ from pathlib import Path
 from hotset.base.files import free_bytes, is_tmpfs, network_filesystem, replace_file, temporary_name, usage_of
 from hotset.base.locks import FileLock
 from hotset.errors import AlreadyExists, Corrupt, Denied, Full, InvalidInput, NotFound
-from hotset.tier.node.dataset import DatasetDirectory, DatasetRecord
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.records import DatasetRecord
 from hotset.tier.node.space import Space
 
 __all__ = ["DEFAULT_SHARE", "CacheDirectory", "check_name"]

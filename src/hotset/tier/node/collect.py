@@ -20,7 +20,8 @@ from hotset.base.locks import FileLock
 from hotset.errors import HotsetError, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.cache import CacheDirectory
-from hotset.tier.node.dataset import DatasetDirectory, SnapshotRecord
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.records import SnapshotRecord
 
 __all__ = ["Garbage", "collect", "is_leftover", "outlived", "unreferenced"]
 

@@ -28,7 +28,8 @@ from hotset.tier.node.space import cost_of, directory_cost
 
 if TYPE_CHECKING:
     from hotset.tier.node.cache import CacheDirectory
-    from hotset.tier.node.dataset import Current, DatasetDirectory
+    from hotset.tier.node.dataset import DatasetDirectory
+    from hotset.tier.node.records import Current
 
 __all__ = ["admitted", "fair_shares", "make_room", "pack_costs", "share_of"]
 
