@@ -150,11 +150,11 @@ def open(  # noqa: A001  (as in `gzip.open`; meant to be used with the package's
 
 
 def datasets(*, cache: str | Path | None = None) -> list[DatasetInfo]:
-    """What is in the cache: one entry a name."""
-    from hotset.tier.node.inventory import describe
+    """What is in the cache: one entry a name. Damage of a dataset is told in its entry."""
+    from hotset.tier.node.inventory import describe_all
 
     directory = _cache_directory(cache)
-    return [] if directory is None else [describe(directory, name) for name in directory.names()]
+    return [] if directory is None else describe_all(directory)
 
 
 def snapshots(name: str, *, cache: str | Path | None = None) -> list[SnapshotRecord]:

@@ -321,6 +321,86 @@ class TestBadInput:
         assert "all in the cache" in done.out
 
 
+class TestDamage:
+    """Of the index, or of the file that names it: every command copes, or names the command that mends it."""
+
+    @pytest.fixture(params=["objects.arrow", "current"])
+    def damaged(self, request, place, cache):
+        good("load", place, "--name", "t")
+        good("load", place, "--name", "well", "--include", "class0/**")
+        [dataset] = cache.glob("names/t")
+        [path] = dataset.resolve().rglob(request.param)
+        path.write_bytes(b"{")
+        return path
+
+    def test_load(self, damaged):
+        done = good("load", "--name", "t", "--json")
+        assert (done.json["complete"], done.json["fetched_objects"]) == (True, 0)
+        assert "is damaged" in done.err
+        assert good("load", "--name", "t", "--json").err == ""
+
+    def test_reload(self, damaged, place):
+        (place / "new").write_text("x")
+        os.utime(place / "new", (1e9, 1e9))
+        dry = good("reload", "t", "--dry-run", "--json")
+        assert dry.json["changes"]["added"][-1] == "new"
+        assert "is damaged" in dry.err
+        assert "is damaged" in good("reload", "t").err
+        fetched = good("load", "--name", "t", "--json").json["fetched_objects"]
+        assert fetched == (1 if damaged.name == "current" else 41)  # what lies where in a changed pack was in the index
+        assert good("reload", "t", "--json").json["changed"] is False
+
+    def test_reload_when_nothing_else_changed(self, damaged):
+        said = good("reload", "t", "--json")
+        if damaged.name == "objects.arrow":  # its name is known
+            assert said.json["changed"] is False
+        assert good("load", "--name", "t", "--json").json["fetched_objects"] == 0
+
+    def test_what_looks_at_it(self, damaged):
+        assert "is damaged" in good("show", "t").out
+        assert "hotset reload" in good("show", "t", "--json").json["damage"]
+        listed = good("snapshots", "t", "--json").json["snapshots"]
+        assert [record["damaged"] for record in listed] == [damaged.name == "objects.arrow"]
+        assert ("damaged" in good("snapshots", "t").out) == (damaged.name == "objects.arrow")
+
+    def test_what_cannot_do_without_it_names_what_mends_it(self, damaged, place):
+        for command in (["cat", "t", "class0/000.bin"], ["view", "t", place.parent / "v", "--convert"]):
+            assert "hotset reload" in bad(1, *command) or "load it first" in bad(1, *command)
+        good("reload", "t")
+        assert run("cat", "t", "class0/000.bin", binary=True)[1] == (place / "class0/000.bin").read_bytes()
+
+    def test_the_others_are_listed_and_it_is_marked(self, damaged, cache):
+        (cache / "names" / "gone").symlink_to("../datasets/nowhere")
+        done = good("ls")
+        _, sick, well, *_ = done.out.splitlines()
+        assert (sick.split()[0], "damaged" in sick) == ("t", True)
+        assert (well.split()[0], "100 %" in well) == ("well", True)
+        assert f"\nt: {damaged.parent}" in done.out.replace("the index ", "")
+        sick, well = good("ls", "--json").json["datasets"]
+        assert (sick["name"], well["damage"]) == ("t", None)
+        assert str(damaged) in sick["damage"]
+        assert "hotset reload t" in run("doctor").out
+
+    def test_a_load_that_fails_takes_nothing_away(self, tmp_path, place, cache):
+        good("load", place, "--name", "t", "--layout", "files")
+        next(cache.glob("datasets/*/current")).write_bytes(b"{")
+        moved = place.rename(tmp_path / "moved")
+        bad(1, "load", "--name", "t")
+        moved.rename(place)
+        assert good("load", "--name", "t", "--json").json["fetched_objects"] == 0
+
+    def test_what_cannot_even_be_read_can_be_dropped(self, place, cache):
+        good("load", place, "--name", "t")
+        next(cache.glob("datasets/*/dataset.json")).write_bytes(b"{")
+        (cache / "names" / "gone").symlink_to("../datasets/nowhere")
+        for command in ("show", "reload", "snapshots"):
+            assert "hotset drop" in bad(1, command, "t")
+        assert "hotset drop" in good("ls").out
+        assert good("drop", "t", "--json").json["removed"]
+        good("drop", "gone")
+        assert names(cache) == []
+
+
 class TestServer:
     """What a server does to us, by way of a proxy that counts and does wrong."""
 

@@ -51,6 +51,8 @@ def _text(info: DatasetInfo, record: DatasetRecord, snapshots: list[SnapshotReco
     pairs += [("source" if not mount else f"source {mount}/", uri) for mount, uri in info.sources.items()]
     pairs += [("include", pattern) for pattern in record.include]
     pairs += [("exclude", pattern) for pattern in record.exclude]
+    if info.damage is not None:
+        pairs.append(("damaged", info.damage))
     pairs += [
         ("objects", count(info.objects)),
         ("size", format_size(info.bytes)),
@@ -62,7 +64,7 @@ def _text(info: DatasetInfo, record: DatasetRecord, snapshots: list[SnapshotReco
         ("last used", "in use now" if info.in_use else ago(info.last_used_ns, now)),
     ]
     for snapshot in snapshots:
-        marks = [word for word in ("current", "pinned", "leased") if getattr(snapshot, word)]
+        marks = [word for word in ("current", "pinned", "leased", "damaged") if getattr(snapshot, word)]
         about = f"{plural(snapshot.objects, 'object')}, {format_size(snapshot.bytes)}, {ago(snapshot.created_ns, now)}"
         pairs.append(("snapshot", f"{snapshot.digest[:12]}  {about}{', ' if marks else ''}{', '.join(marks)}"))
     return facts(pairs)

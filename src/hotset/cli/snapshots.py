@@ -57,7 +57,7 @@ def snapshots(
             count(record.objects),
             format_size(record.bytes),
             ago(record.created_ns, now),
-            ", ".join(word for word in ("current", "pinned", "leased") if getattr(record, word)),
+            ", ".join(word for word in ("current", "pinned", "leased", "damaged") if getattr(record, word)),
         )
         for record in records
     ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hotset.base.sizes import parse_size
 from hotset.config.settings import Settings, environment, runtime_directory
-from hotset.errors import HotsetError, InvalidInput, NotFound, Unavailable
+from hotset.errors import Corrupt, HotsetError, InvalidInput, NotFound, Unavailable
 from hotset.fill.client import FillClient
 from hotset.fill.settings import FillSettings, SourceSettings
 from hotset.source import SourceOptions, display_uri, identify
@@ -153,7 +153,9 @@ def open_dataset(
     on_changed: OnChanged,
     make: Callable[[], Build],
 ) -> Dataset:
-    """Choose the snapshot, listing the source if that is necessary, and open it."""
+    """Choose the snapshot, listing the source if that is necessary, and open it. One that is damaged is listed again, and the
+    user told, unless just that one was asked for.
+    """
     if refresh not in ("auto", "always", "never"):
         raise InvalidInput(f"refresh is 'auto', 'always' or 'never', not {refresh!r}")
     if on_changed not in ("raise", "skip", "newest"):
@@ -161,11 +163,18 @@ def open_dataset(
     build = make()
     fill = build.client()
     try:
-        if snapshot is None:
-            _refresh_if_stale(build, fill, refresh)
+        try:
+            if snapshot is None:
+                _refresh_if_stale(build, fill, refresh)
+            opened, lease = build.directory.open(snapshot)
+        except Corrupt as error:
+            if snapshot is not None or refresh == "never":
+                raise
+            warnings.warn(f"{build.name} is listed again: {error}", stacklevel=3)
+            fill.refresh(not_before_ns=time.time_ns())
+            opened, lease = build.directory.open()
         from hotset.read.dataset import Dataset, ReadOptions
 
-        opened, lease = build.directory.open(snapshot)
         options = ReadOptions(on_changed, build.settings.lookahead)
         dataset = Dataset(build.name, build.directory, opened, lease, fill, options)
         if not dataset.complete:
@@ -178,7 +187,7 @@ def open_dataset(
 
 
 def _refresh_if_stale(build: Build, fill: FillClient, refresh: Refresh) -> None:
-    current = build.directory.current()
+    current = build.directory.checked_current()
     since = build.fresh_since_ns(refresh)
     if current is not None and (since is None or current.listed_ns >= since):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory
+from hotset.tier.node.collect import collect
 from hotset.tier.node.records import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
 from hotset.tier.node.trees import TreeShelf
@@ -115,13 +117,58 @@ class TestPublish:
         "damage", [b"", b"{", b"[1]", b'{"digest": "x"}', b'{"digest": "x", "listed_ns": 1, "y": 2}']
     )
     def test_a_damaged_current(self, dataset: DatasetDirectory, damage: bytes):
+        """It counts as none, so that the next listing writes it anew; who wants to tell of it can ask."""
         publish(dataset, OBJECTS)
         (dataset.path / "current").write_bytes(damage)
-        with pytest.raises(Corrupt, match=r"current is damaged.*remove that file"):
-            dataset.open()
-        (dataset.path / "current").unlink()  # as the message says
+        assert dataset.current() is None
+        for ask in (dataset.checked_current, dataset.open, dataset.look):
+            with pytest.raises(Corrupt, match=r"current is damaged.*`hotset reload`"):
+                ask()
+        assert [record.current for record in dataset.snapshots()] == [False]
         publish(dataset, OBJECTS)
         dataset.open()[1].release()
+
+    @pytest.mark.parametrize("lost", ["", "lease", "objects.arrow", "packs.arrow", "sums.json"])
+    def test_a_current_one_that_was_lost(self, dataset: DatasetDirectory, lost: str):
+        """Or a part of it. A filler that is killed while it replaces a damaged index leaves the same."""
+        snapshot = filled(dataset, OBJECTS)
+        path = dataset.snapshot_path(snapshot.digest)
+        (path / lost).unlink() if lost else shutil.rmtree(path)
+        with pytest.raises(Corrupt, match=r"is gone, or a part of it.*`hotset reload`"):
+            dataset.open()
+        again = publish(dataset, OBJECTS)
+        opened, lease = dataset.open()
+        lease.release()
+        assert opened.digest == again.digest == snapshot.digest
+        assert check(open_reader(dataset, opened), opened, OBJECTS) == len(all_units(opened))
+        assert hidden_files(dataset.path) == []
+
+    @pytest.mark.parametrize("damaged", ["objects.arrow", "sums.json"])
+    @pytest.mark.parametrize("how", [Path.unlink, lambda path: path.write_bytes(b"{")], ids=["lost", "damaged"])
+    def test_a_damaged_one_is_listed_as_such_and_collected(self, dataset: DatasetDirectory, damaged: str, how):
+        one, two = filled(dataset, OBJECTS), second(dataset)
+        how(dataset.snapshot_path(one.digest) / damaged)
+        records = {record.digest: record for record in dataset.snapshots()}
+        assert {digest: record.damaged for digest, record in records.items()} == {one.digest: True, two.digest: False}
+        assert (records[one.digest].objects, records[two.digest].objects) == (0, len(OBJECTS))
+        assert {entry.kind for entry in collect(dataset.cache, now=0)} == {"snapshot", "pack"}
+        assert dataset.digests() == [two.digest]
+
+    def test_nothing_is_garbage_because_the_current_one_is_not_known(self, dataset: DatasetDirectory):
+        snapshot = filled(dataset, OBJECTS)
+        (dataset.path / "current").write_bytes(b"{")
+        assert collect(dataset.cache, now=0) == []
+        publish(dataset, OBJECTS)
+        assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_a_look_is_no_use(self, dataset: DatasetDirectory):
+        assert dataset.look() is None
+        digest = publish(dataset, OBJECTS).digest
+        os.utime(dataset.snapshot_path(digest) / "lease", (1000, 1000))
+        looked = dataset.look()
+        assert looked is not None
+        assert looked.digest == digest
+        assert dataset.last_used_ns() == 1000 * 10**9
 
 
 def publish_in(root: str) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DatasetDirectory", "Lease"]
 
+_REMEDY = "`hotset reload` writes the current one anew"
+
 
 class Lease:
     """Keeps one snapshot, and the packs in it, from being evicted. Held by a shared lock: ends with its last holder,
@@ -76,7 +78,7 @@ class DatasetDirectory:
         except FileNotFoundError as error:
             raise NotFound(f"the dataset in {self.path} is gone") from error
         except (ValueError, TypeError, KeyError) as error:
-            raise Corrupt(f"{path} is damaged ({error}); drop the dataset and load it again") from error
+            raise Corrupt(f"{path} is damaged ({error}); drop the dataset (`hotset drop`) and load it again") from error
 
     def create(self, record: DatasetRecord) -> None:
         """Make the directory, or check that the one that is there has the layout of ``record``."""
@@ -105,13 +107,21 @@ class DatasetDirectory:
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def current(self) -> Current | None:
+        """None if nothing was listed yet. A damaged file counts as none: the next listing writes it anew."""
+        try:
+            return self.checked_current()
+        except Corrupt:
+            return None
+
+    def checked_current(self) -> Current | None:
+        """As `current`, but `Corrupt` if the file is damaged: for those who tell the user, or remove what it does not name."""
         path = self.path / "current"
         try:
             return Current(**json.loads(path.read_bytes()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
-            raise Corrupt(f"{path} is damaged ({error}); remove that file and list again") from error
+            raise Corrupt(f"{path} is damaged ({error}); {_REMEDY}") from error
 
     def set_current(self, current: Current) -> None:
         """Make a published snapshot the one that is opened from now on."""
@@ -168,7 +178,8 @@ class DatasetDirectory:
         """Whether the snapshot is there and undamaged; a damaged one is taken away, so that it can be written anew."""
         try:
             open_index(target)
-        except (NotFound, Corrupt):
+            (target / "lease").stat()
+        except (NotFound, Corrupt, FileNotFoundError):
             with suppress(FileNotFoundError):
                 doomed = temporary_name(target)
                 target.rename(doomed)
@@ -180,14 +191,18 @@ class DatasetDirectory:
         return self.path / "snapshots" / digest
 
     def open(self, digest: str | None = None) -> tuple[Snapshot, Lease]:
-        """A snapshot (the current one by default) with a lease on it. `NotFound` if there is none."""
+        """A snapshot (the current one by default) with a lease on it. `NotFound` if there is none, `Corrupt` if it is
+        damaged.
+        """
         while True:
             wanted = self._resolve(digest)
             lock = FileLock(self.snapshot_path(wanted) / "lease", shared=True, create=False)
             try:
                 lock.acquire()
             except FileNotFoundError as error:
-                if digest is None and (now := self.current()) is not None and now.digest != wanted:
+                if digest is None and (now := self.current()) is not None:
+                    if now.digest == wanted and not lock.path.exists():
+                        raise self._lost(wanted) from error
                     continue  # replaced and collected in between
                 raise NotFound(
                     f"snapshot {wanted[:12]} is not in the cache any more; open without it, or reload"
@@ -196,15 +211,34 @@ class DatasetDirectory:
             if digest is not None or self._resolve(None) == wanted:
                 try:
                     return open_index(self.snapshot_path(wanted)), Lease(lock, wanted)
+                except NotFound as error:  # and nobody collects it under our lock
+                    lock.release()
+                    raise self._lost(wanted) from error
                 except BaseException:
                     lock.release()
                     raise
             lock.release()
 
+    def look(self) -> Snapshot | None:
+        """The current snapshot without a lease, which is no use of it; None if nothing was listed yet. `Corrupt` if it is
+        damaged.
+        """
+        while (current := self.checked_current()) is not None:
+            try:
+                return open_index(self.snapshot_path(current.digest))
+            except NotFound as error:
+                if self.current() == current:
+                    raise self._lost(current.digest) from error
+        return None
+
+    def _lost(self, digest: str) -> Corrupt:
+        place = self.snapshot_path(digest)
+        return Corrupt(f"the index in {place} is gone, or a part of it; {_REMEDY}, `hotset gc` removes an older one")
+
     def _resolve(self, digest: str | None) -> str:
         """A full digest from None (current) or an unambiguous beginning."""
         if digest is None:
-            current = self.current()
+            current = self.checked_current()
             if current is None:
                 raise NotFound(f"the dataset in {self.path} has no snapshot yet")
             return current.digest
@@ -224,20 +258,25 @@ class DatasetDirectory:
         current = self.current()
         records = []
         for digest in self.digests():
+            path = self.snapshot_path(digest)
+            opened: Snapshot | None = None
             try:
-                opened = open_index(self.snapshot_path(digest))
-                created = (self.snapshot_path(digest) / "objects.arrow").stat().st_mtime_ns
-            except (NotFound, FileNotFoundError):
-                continue  # collected meanwhile
+                created = path.stat().st_mtime_ns
+                opened = open_index(path)
+                created = (path / "objects.arrow").stat().st_mtime_ns
+            except (NotFound, Corrupt, FileNotFoundError):
+                if not path.exists():
+                    continue  # collected meanwhile
             records.append(
                 SnapshotRecord(
                     digest,
                     created,
-                    len(opened),
-                    opened.total_bytes,
+                    0 if opened is None else len(opened),
+                    0 if opened is None else opened.total_bytes,
                     self.pinned(digest),
                     self.leased(digest),
                     current is not None and current.digest == digest,
+                    damaged=opened is None,
                 )
             )
         return sorted(records, key=lambda record: record.created_ns)

@@ -72,3 +72,4 @@ class SnapshotRecord:
     pinned: bool
     leased: bool
     current: bool
+    damaged: bool = False  #: its index cannot be read; objects and bytes are 0 then
