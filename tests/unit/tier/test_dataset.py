@@ -253,9 +253,7 @@ class TestRemove:
                     assert not dataset.snapshot_path(one).exists()
                     publish(dataset, OBJECTS)
                 threading.Event().wait(0.003)  # it is there for a while
-            opened, refused = opener.result(timeout=300)
-        assert opened + refused == times
-        assert opened
+            assert opener.result(timeout=300)[0] == times
         assert removed
 
     @pytest.mark.soak
@@ -279,8 +277,9 @@ class TestRemove:
 
 def open_often(root: str, digest: str | None, times: int) -> tuple[int, int]:
     dataset = CacheDirectory(Path(root)).dataset("memory")
+    """So many times it is there, and how often it was not: a refusal takes so little that it must not count as a turn."""
     opened = refused = 0
-    for _ in range(times):
+    while opened < times:
         try:
             snapshot, lease = dataset.open(digest)
         except NotFound:
