@@ -304,6 +304,11 @@ class TestBadInput:
         assert "nobody answers" in bad(1, "load", "--name", "t", "--refresh")
         assert "nobody answers" in bad(1, "load", place.parent, "--name", "u")
 
+    def test_something_else_under_a_name_that_is_there(self, place):
+        good("load", place, "--name", "t")
+        assert "was made with no include" in bad(2, "load", "--name", "t", "--include", "class1/**")
+        assert "'packs'" in bad(1, "load", "--name", "t", "--layout", "files")
+
     def test_an_unknown_dataset_key_and_snapshot(self, place):
         good("load", place, "--name", "t")
         assert "'u'" in bad(1, "show", "u")

@@ -63,6 +63,10 @@ class Build:
             self.directory: DatasetDirectory = self.cache.dataset(name)
             self.name = name
             record = self.directory.record()
+            if layout is not None:
+                self.directory.check_layout(layout)
+            _check_patterns(name, "include", _patterns(include), record.include)
+            _check_patterns(name, "exclude", _patterns(exclude), record.exclude)
             entries = tuple(
                 SourceSettings(source.uri, source.path, self._with_recorded(source.options))
                 for source in record.sources
@@ -213,6 +217,16 @@ def default_name(record: DatasetRecord) -> str:
 
 def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _check_patterns(name: str, what: str, given: tuple[str, ...], recorded: tuple[str, ...]) -> None:
+    """`InvalidInput` if other patterns are asked for than the dataset of that name was made with."""
+    if given and given != recorded:
+        made = f"{what} {', '.join(map(repr, recorded))}" if recorded else f"no {what}"
+        raise InvalidInput(
+            f"{name!r} was made with {made}, and what is chosen is part of what a dataset is: leave {what} out, or give the "
+            "URI as well, and another name"
+        )
 
 
 def _absolute(uri: str) -> str:

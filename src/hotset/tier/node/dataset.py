@@ -83,15 +83,18 @@ class DatasetDirectory:
     def create(self, record: DatasetRecord) -> None:
         """Make the directory, or check that the one that is there has the layout of ``record``."""
         try:
-            existing = self.record()
+            self.check_layout(record.layout)
         except NotFound:
             for directory in (self.path, self.packs, self.trees, self.path / "snapshots"):
                 self.cache.make_directory(directory)
             self.cache._write(self.path / "dataset.json", record.encoded())
-            return
-        if existing.layout != record.layout:
+
+    def check_layout(self, layout: Layout) -> None:
+        """`AlreadyExists` if the dataset has the other one here."""
+        existing = self.record().layout
+        if existing != layout:
             raise AlreadyExists(
-                f"this dataset is in the cache with the layout {existing.layout!r}; open it with that layout, or convert it "
+                f"this dataset is in the cache with the layout {existing!r}; open it with that layout, or convert it "
                 f"with `hotset view --convert` (which copies its data)"
             )
 
