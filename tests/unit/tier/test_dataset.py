@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -45,6 +48,10 @@ def dataset(cache: CacheDirectory) -> DatasetDirectory:
 
 def second(dataset: DatasetDirectory) -> Snapshot:
     return publish(dataset, contents(seed=1), listed_ns=LISTED + 1)
+
+
+def no_space(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class TestPublish:
@@ -90,20 +97,56 @@ class TestPublish:
         assert dataset.current() is None
         assert hidden_files(dataset.path) == []
 
-    def test_a_failure_in_the_middle_leaves_nothing(self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch):
+    @pytest.mark.parametrize(
+        ("code", "error", "said"),
+        [
+            (errno.ENOSPC, Full, r"no room left \(No space left on device\).*HOTSET_CACHE.*HOTSET_QUOTA"),
+            (errno.EDQUOT, Full, r"no room left \(Disk quota exceeded\).*HOTSET_CACHE.*HOTSET_QUOTA"),
+            (errno.EIO, OSError, "Input/output error"),
+        ],
+    )
+    def test_a_failure_in_the_middle_leaves_nothing(
+        self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception], said: str
+    ):
         before = dataset.cache.space.committed
 
         def fails(directory: Path, *_: object) -> None:
             (directory / "objects.arrow").write_bytes(b"half")
-            raise OSError(28, "No space left on device")
+            raise OSError(code, os.strerror(code))
 
         monkeypatch.setattr("hotset.snapshot.write_index", fails)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(error, match=said):
             publish(dataset, OBJECTS)
         assert dataset.digests() == []
         assert dataset.current() is None
         assert hidden_files(dataset.path) == []
         assert dataset.cache.space.committed == before
+
+    @pytest.mark.parametrize("name", ["objects.arrow", "packs.arrow", "sums.json"])
+    def test_a_disk_that_is_full(self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch, name: str):
+        """As the system says it, by whichever library was writing."""
+        make = dataset.cache.make_directory
+
+        def make_with_a_full_disk(path: Path) -> None:
+            make(path)
+            (path / name).symlink_to("/dev/full")
+
+        monkeypatch.setattr(dataset.cache, "make_directory", make_with_a_full_disk)
+        with pytest.raises(Full, match=f"{re.escape(str(dataset.cache.root))} has no room left"):
+            publish(dataset, OBJECTS)
+        assert dataset.digests() == []
+        assert hidden_files(dataset.path) == []
+
+    def test_a_disk_that_is_full_when_all_but_the_name_is_there(
+        self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch
+    ):
+        one = publish(dataset, OBJECTS)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", no_space)
+            with pytest.raises(Full, match="HOTSET_CACHE"):
+                second(dataset)
+        assert dataset.current() == Current(one.digest, LISTED)
+        assert hidden_files(dataset.path) == []
 
     def test_processes_that_publish_the_same_at_once(self, dataset: DatasetDirectory):
         children = [call(publish_in, str(dataset.cache.root)) for _ in range(4)]

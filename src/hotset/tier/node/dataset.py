@@ -15,6 +15,7 @@ from hotset.base.files import fsync_directory, temporary_name
 from hotset.base.locks import FileLock
 from hotset.errors import AlreadyExists, Busy, Corrupt, Full, NotFound
 from hotset.tier.node.records import Current, DatasetRecord, Layout, SnapshotRecord
+from hotset.tier.node.space import told_if_full
 
 if TYPE_CHECKING:
     from hotset.snapshot import Listing, Plan, Snapshot
@@ -85,9 +86,16 @@ class DatasetDirectory:
         try:
             self.check_layout(record.layout)
         except NotFound:
-            for directory in (self.path, self.packs, self.trees, self.path / "snapshots"):
-                self.cache.make_directory(directory)
-            self.cache._write(self.path / "dataset.json", record.encoded())
+            parts = (self.path, self.packs, self.trees, self.path / "snapshots")
+            try:
+                for directory in parts:
+                    self.cache.make_directory(directory)
+                self.cache._write(self.path / "dataset.json", record.encoded())
+            except BaseException:
+                for directory in reversed(parts):
+                    with suppress(OSError):  # not made, or not empty
+                        directory.rmdir()
+                raise
 
     def check_layout(self, layout: Layout) -> None:
         """`AlreadyExists` if the dataset has the other one here."""
@@ -131,10 +139,13 @@ class DatasetDirectory:
         self.cache._write(self.path / "current", asdict(current))
 
     def publish(self, listing: Listing, plan: Plan, *, listed_ns: int) -> Current:
-        """Store the snapshot, whole or not at all, and make it current. `Full` if the quota has no room for its index."""
+        """Store the snapshot, whole or not at all, and make it current. `Full` if the quota or the disk has no room for its
+        index.
+        """
         target = self.snapshot_path(plan.digest)
-        if not self._whole(target):
-            self._store(target, listing, plan)
+        with told_if_full(self.cache.root):
+            if not self._whole(target):
+                self._store(target, listing, plan)
         current = Current(plan.digest, listed_ns)
         self.set_current(current)
         return current
