@@ -615,6 +615,27 @@ class TestLook:
         assert document["exclude"] == ["*.tmp"]
         assert [snapshot["current"] for snapshot in document["snapshots"]] == [True]
 
+    def test_show_says_what_the_last_listing_changed(self, place):
+        good("load", place, "--name", "t")
+        assert "changes" not in good("show", "t").out
+        first = good("show", "t", "--json").json
+        assert first["changes"] is None
+        (place / "class0/000.bin").unlink()
+        (place / "class1/001.bin").write_text("other")
+        for name in "new", "newer":
+            (place / name).write_text(name)
+        good("reload", "t")
+        said = {"before": first["snapshot"], "added": 2, "modified": 1, "removed": 1}
+        assert good("show", "t", "--json").json["changes"] == said
+        line = f"2 added, 1 modified, 1 removed since snapshot {first['snapshot'][:12]}"
+        assert line in good("show", "t").out
+        good("gc")  # takes the one before away
+        assert good("show", "t", "--json").json["changes"] is None
+
+    def test_show_writes_no_escape_codes(self, place):
+        good("load", place, "--name", "t", "--exclude", "\x1bc*")
+        assert r"'\x1bc*'" in good("show", "t").out
+
     def test_cat_to_a_reader_that_has_enough(self, place):
         (place / "large").write_bytes(b"x" * 20 * 2**20)
         good("load", place, "--name", "t")

@@ -9,8 +9,8 @@ import pytest
 
 from hotset.errors import NotFound
 from hotset.tier.node import CacheDirectory
-from hotset.tier.node.inventory import describe, describe_all
-from tests.unit.tier.making import contents, dataset_in, filled, publish
+from hotset.tier.node.inventory import describe, describe_all, last_changes
+from tests.unit.tier.making import LISTED, contents, dataset_in, filled, publish
 
 OBJECTS = contents()
 
@@ -68,6 +68,20 @@ def test_a_name_whose_dataset_is_gone_is_left_out(cache: CacheDirectory):
     assert [info.name for info in describe_all(cache)] == ["well"]
     with pytest.raises(NotFound):
         describe(cache, "sick")
+
+
+def test_changes_are_those_against_the_one_before(cache: CacheDirectory):
+    dataset = cache.dataset("well")
+    assert last_changes(dataset, dataset.snapshots()) is None
+    publish(dataset, {**OBJECTS, "a": b"1"}, listed_ns=LISTED + 1)
+    before = publish(dataset, {**OBJECTS, "a": b"1", "b": b"2"}, listed_ns=LISTED + 2)
+    publish(dataset, {"a": b"2", "b": b"2"}, listed_ns=LISTED + 3)
+    changes = last_changes(dataset, dataset.snapshots())
+    assert changes is not None
+    assert (changes.before, changes.added, changes.modified) == (before.digest, [], ["a"])
+    assert sorted(changes.removed) == sorted(OBJECTS)
+    (dataset.snapshot_path(before.digest) / "objects.arrow").write_bytes(b"damaged")
+    assert last_changes(dataset, dataset.snapshots()) is None
 
 
 def test_one_that_was_never_listed_has_nothing(cache: CacheDirectory):

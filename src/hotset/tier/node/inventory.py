@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from hotset.base.files import usage_of
 from hotset.errors import Corrupt, NotFound
-from hotset.snapshot import Snapshot
+from hotset.snapshot import Changes, Snapshot, diff
 from hotset.tier.node.cache import CacheDirectory
 from hotset.tier.node.dataset import DatasetDirectory
-from hotset.tier.node.records import DatasetRecord
+from hotset.tier.node.records import DatasetRecord, SnapshotRecord
 from hotset.tier.node.shelf import open_reader
 
-__all__ = ["DatasetInfo", "describe", "describe_all"]
+__all__ = ["DatasetInfo", "describe", "describe_all", "last_changes"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,18 @@ def describe(cache: CacheDirectory, name: str) -> DatasetInfo:
         snapshots=len(dataset.digests()),
         damage=damage,
     )
+
+
+def last_changes(dataset: DatasetDirectory, snapshots: Sequence[SnapshotRecord]) -> Changes | None:
+    """What the current one of ``snapshots``, which are all of them, changed against the one before it; None if that is not
+    here (any more).
+    """
+    for before, record in pairwise(snapshots):
+        if record.current:
+            with suppress(NotFound, Corrupt):
+                old, new = (Snapshot(dataset.snapshot_path(digest)) for digest in (before.digest, record.digest))
+                return diff(old, new)
+    return None
 
 
 def _held(dataset: DatasetDirectory, snapshot: Snapshot) -> tuple[int, int]:
