@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import threading
+import unicodedata
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +18,7 @@ from hotset.errors import Busy, Corrupt, Full, InvalidInput, NotFound
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory
 from hotset.tier.node.collect import collect
+from hotset.tier.node.keys import possible_name
 from hotset.tier.node.records import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
 from hotset.tier.node.trees import TreeShelf
@@ -429,7 +431,22 @@ class TestTrees:
         assert os.listdir(dataset.trees) == []
 
     @pytest.mark.parametrize(
-        "key", ["../x", "a/../x", "..", "/etc/passwd", "a//b", "a/", "./x", "a\nb", "a\x1bb", "x" * 256]
+        "odd", ["\u3000", "\u00a0", "\u00ad", "\u200f", "\u2028", "\ue000", "\U000e0001", "\U0001f525"]
+    )
+    def test_keys_that_only_look_odd_are_paths(self, files: DatasetDirectory, odd: str):
+        """Blanks of other scripts, marks of direction, private characters: a file may be called so, and is."""
+        objects = {f"a{odd}b/{odd}": b"content"}
+        snapshot = filled(files, objects)
+        assert (files.trees / snapshot.digest / f"a{odd}b" / odd).read_bytes() == b"content"
+
+    def test_control_characters_are_refused_and_nothing_else(self):
+        characters = {chr(code) for code in (*range(0x3100), *range(0xD7F0, 0xE010), 0xE0001, 0x10FFFF)} - {"."}
+        refused = {character for character in characters if not possible_name(character)}
+        assert refused == {character for character in characters if unicodedata.category(character) in ("Cc", "Cs")}
+
+    @pytest.mark.parametrize(
+        "key",
+        ["../x", "a/../x", "..", "/etc/passwd", "a//b", "a/", "./x", "a\nb", "a\x1bb", "a\x9bb", "x" * 256, "é" * 128],
     )
     def test_keys_that_cannot_be_paths(self, files: DatasetDirectory, key: str):
         snapshot = publish(files, {"fine": b"1", key: b"2"})
