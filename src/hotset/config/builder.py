@@ -181,7 +181,9 @@ def open_dataset(
 
         options = ReadOptions(on_changed, build.settings.lookahead)
         dataset = Dataset(build.name, build.directory, opened, lease, fill, options)
-        if not dataset.complete:
+        if dataset.complete:
+            fill.stop()  # it was needed for the listing only
+        else:
             fill.start()  # its imports take as long as the caller's first steps; forked workers find it running
     except BaseException:
         fill.close()
