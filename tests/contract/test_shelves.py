@@ -14,7 +14,7 @@ import pytest
 
 from hotset.snapshot import Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory, packfile
-from hotset.tier.node.dataset import Layout
+from hotset.tier.node.records import Layout
 from hotset.tier.node.shelf import Shelf, UnitReader, open_reader, open_shelf
 from hotset.tier.node.verify import verify_dataset
 from tests.support.processes import open_fds

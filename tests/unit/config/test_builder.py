@@ -144,6 +144,24 @@ class TestWhatIsOpened:
         settings = Build(None, "some").fill_settings
         assert (settings.include, settings.exclude) == (("*.jpg",), ("a*", "b*"))
 
+    @pytest.mark.parametrize("what", ["include", "exclude"])
+    @pytest.mark.parametrize("made", [(), ("*.jpg", "a*")], ids=["none", "some"])
+    def test_by_name_other_patterns_are_refused_and_say_which_it_has(self, tmp_path, what, made):
+        Build(str(tmp_path), "some", **{what: made})
+        assert Build(None, "some", **{what: made}).directory.path == Build(None, "some").directory.path
+        for other in ("*.png", ["a*", "*.jpg"]):
+            with pytest.raises(
+                InvalidInput, match=rf"'some' was made with .*leave {what} out, or give the URI"
+            ) as told:
+                Build(None, "some", **{what: other})
+            assert ("no " + what if not made else "'*.jpg', 'a*'") in str(told.value)
+
+    def test_by_name_the_other_layout_is_refused(self, tmp_path):
+        Build(str(tmp_path), "tree", layout="files")
+        assert Build(None, "tree", layout="files").directory.record().layout == "files"
+        with pytest.raises(AlreadyExists, match=r"layout 'files'.*convert"):
+            Build(None, "tree", layout="packs")
+
     def test_the_layout_is_adopted_unless_another_is_asked_for(self, tmp_path):
         Build(str(tmp_path), "tree", layout="files")
         assert Build(str(tmp_path), "tree").directory.record().layout == "files"

@@ -10,7 +10,7 @@ from typing import Any
 from hotset.snapshot import Listing, PlanParameters, Snapshot, plan
 from hotset.source.base import FingerprintKind, ObjectInfo
 from hotset.tier.node import CacheDirectory, DatasetDirectory, DatasetRecord, SourceRecord
-from hotset.tier.node.dataset import Layout
+from hotset.tier.node.records import Layout
 from hotset.tier.node.shelf import Shelf, UnitReader, open_shelf
 from tests.support.datasets import content
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shutil
 import sys
 import threading
+import unicodedata
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -14,7 +18,9 @@ from hotset.errors import Busy, Corrupt, Denied, Full, HotsetError, InvalidInput
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.source.base import FingerprintKind
 from hotset.tier.node import CacheDirectory, DatasetDirectory, treefiles, trees
-from hotset.tier.node.dataset import Current
+from hotset.tier.node.collect import collect
+from hotset.tier.node.keys import possible_name
+from hotset.tier.node.records import Current
 from hotset.tier.node.shelf import open_reader, open_shelf
 from hotset.tier.node.space import cost_of
 from hotset.tier.node.trees import ACCOUNT_EVERY, TreeShelf
@@ -57,6 +63,10 @@ def dataset(cache: CacheDirectory) -> DatasetDirectory:
 
 def second(dataset: DatasetDirectory) -> Snapshot:
     return publish(dataset, contents(seed=1), listed_ns=LISTED + 1)
+
+
+def no_space(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class TestPublish:
@@ -102,20 +112,56 @@ class TestPublish:
         assert dataset.current() is None
         assert hidden_files(dataset.path) == []
 
-    def test_a_failure_in_the_middle_leaves_nothing(self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch):
+    @pytest.mark.parametrize(
+        ("code", "error", "said"),
+        [
+            (errno.ENOSPC, Full, r"no room left \(No space left on device\).*HOTSET_CACHE.*HOTSET_QUOTA"),
+            (errno.EDQUOT, Full, r"no room left \(Disk quota exceeded\).*HOTSET_CACHE.*HOTSET_QUOTA"),
+            (errno.EIO, OSError, "Input/output error"),
+        ],
+    )
+    def test_a_failure_in_the_middle_leaves_nothing(
+        self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception], said: str
+    ):
         before = dataset.cache.space.committed
 
         def fails(directory: Path, *_: object) -> None:
             (directory / "objects.arrow").write_bytes(b"half")
-            raise OSError(28, "No space left on device")
+            raise OSError(code, os.strerror(code))
 
         monkeypatch.setattr("hotset.snapshot.write_index", fails)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(error, match=said):
             publish(dataset, OBJECTS)
         assert dataset.digests() == []
         assert dataset.current() is None
         assert hidden_files(dataset.path) == []
         assert dataset.cache.space.committed == before
+
+    @pytest.mark.parametrize("name", ["objects.arrow", "packs.arrow", "sums.json"])
+    def test_a_disk_that_is_full(self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch, name: str):
+        """As the system says it, by whichever library was writing."""
+        make = dataset.cache.make_directory
+
+        def make_with_a_full_disk(path: Path) -> None:
+            make(path)
+            (path / name).symlink_to("/dev/full")
+
+        monkeypatch.setattr(dataset.cache, "make_directory", make_with_a_full_disk)
+        with pytest.raises(Full, match=f"{re.escape(str(dataset.cache.root))} has no room left"):
+            publish(dataset, OBJECTS)
+        assert dataset.digests() == []
+        assert hidden_files(dataset.path) == []
+
+    def test_a_disk_that_is_full_when_all_but_the_name_is_there(
+        self, dataset: DatasetDirectory, monkeypatch: pytest.MonkeyPatch
+    ):
+        one = publish(dataset, OBJECTS)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", no_space)
+            with pytest.raises(Full, match="HOTSET_CACHE"):
+                second(dataset)
+        assert dataset.current() == Current(one.digest, LISTED)
+        assert hidden_files(dataset.path) == []
 
     def test_processes_that_publish_the_same_at_once(self, dataset: DatasetDirectory):
         children = [call(publish_in, str(dataset.cache.root)) for _ in range(4)]
@@ -129,13 +175,58 @@ class TestPublish:
         "damage", [b"", b"{", b"[1]", b'{"digest": "x"}', b'{"digest": "x", "listed_ns": 1, "y": 2}']
     )
     def test_a_damaged_current(self, dataset: DatasetDirectory, damage: bytes):
+        """It counts as none, so that the next listing writes it anew; who wants to tell of it can ask."""
         publish(dataset, OBJECTS)
         (dataset.path / "current").write_bytes(damage)
-        with pytest.raises(Corrupt, match=r"current is damaged.*remove that file"):
-            dataset.open()
-        (dataset.path / "current").unlink()  # as the message says
+        assert dataset.current() is None
+        for ask in (dataset.checked_current, dataset.open, dataset.look):
+            with pytest.raises(Corrupt, match=r"current is damaged.*`hotset reload`"):
+                ask()
+        assert [record.current for record in dataset.snapshots()] == [False]
         publish(dataset, OBJECTS)
         dataset.open()[1].release()
+
+    @pytest.mark.parametrize("lost", ["", "lease", "objects.arrow", "packs.arrow", "sums.json"])
+    def test_a_current_one_that_was_lost(self, dataset: DatasetDirectory, lost: str):
+        """Or a part of it. A filler that is killed while it replaces a damaged index leaves the same."""
+        snapshot = filled(dataset, OBJECTS)
+        path = dataset.snapshot_path(snapshot.digest)
+        (path / lost).unlink() if lost else shutil.rmtree(path)
+        with pytest.raises(Corrupt, match=r"is gone, or a part of it.*`hotset reload`"):
+            dataset.open()
+        again = publish(dataset, OBJECTS)
+        opened, lease = dataset.open()
+        lease.release()
+        assert opened.digest == again.digest == snapshot.digest
+        assert check(open_reader(dataset, opened), opened, OBJECTS) == len(all_units(opened))
+        assert hidden_files(dataset.path) == []
+
+    @pytest.mark.parametrize("damaged", ["objects.arrow", "sums.json"])
+    @pytest.mark.parametrize("how", [Path.unlink, lambda path: path.write_bytes(b"{")], ids=["lost", "damaged"])
+    def test_a_damaged_one_is_listed_as_such_and_collected(self, dataset: DatasetDirectory, damaged: str, how):
+        one, two = filled(dataset, OBJECTS), second(dataset)
+        how(dataset.snapshot_path(one.digest) / damaged)
+        records = {record.digest: record for record in dataset.snapshots()}
+        assert {digest: record.damaged for digest, record in records.items()} == {one.digest: True, two.digest: False}
+        assert (records[one.digest].objects, records[two.digest].objects) == (0, len(OBJECTS))
+        assert {entry.kind for entry in collect(dataset.cache, now=0)} == {"snapshot", "pack"}
+        assert dataset.digests() == [two.digest]
+
+    def test_nothing_is_garbage_because_the_current_one_is_not_known(self, dataset: DatasetDirectory):
+        snapshot = filled(dataset, OBJECTS)
+        (dataset.path / "current").write_bytes(b"{")
+        assert collect(dataset.cache, now=0) == []
+        publish(dataset, OBJECTS)
+        assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_a_look_is_no_use(self, dataset: DatasetDirectory):
+        assert dataset.look() is None
+        digest = publish(dataset, OBJECTS).digest
+        os.utime(dataset.snapshot_path(digest) / "lease", (1000, 1000))
+        looked = dataset.look()
+        assert looked is not None
+        assert looked.digest == digest
+        assert dataset.last_used_ns() == 1000 * 10**9
 
 
 def publish_in(root: str) -> str:
@@ -220,8 +311,7 @@ class TestRemove:
                     assert not dataset.snapshot_path(one).exists()
                     publish(dataset, OBJECTS)
                 threading.Event().wait(0.003)  # it is there for a while
-            opened, refused = opener.result(timeout=300)
-        assert opened + refused >= times
+            assert opener.result(timeout=300)[0] == times
         assert removed
 
     @pytest.mark.soak
@@ -244,10 +334,10 @@ class TestRemove:
 
 
 def open_often(root: str, digest: str | None, times: int) -> tuple[int, int]:
+    """So many times it is there, and how often it was not: a refusal takes so little that it must not count as a turn."""
     dataset = CacheDirectory(Path(root)).dataset("memory")
     opened = refused = 0
-    # On a busy machine all of them may fall between two removals: a named one is tried until both were seen.
-    while opened + refused < times or (digest is not None and not (opened and refused)):
+    while opened < times:
         try:
             snapshot, lease = dataset.open(digest)
         except NotFound:
@@ -373,7 +463,22 @@ class TestTrees:
         assert os.listdir(dataset.trees) == []
 
     @pytest.mark.parametrize(
-        "key", ["../x", "a/../x", "..", "/etc/passwd", "a//b", "a/", "./x", "a\nb", "a\x1bb", "x" * 256]
+        "odd", ["\u3000", "\u00a0", "\u00ad", "\u200f", "\u2028", "\ue000", "\U000e0001", "\U0001f525"]
+    )
+    def test_keys_that_only_look_odd_are_paths(self, files: DatasetDirectory, odd: str):
+        """Blanks of other scripts, marks of direction, private characters: a file may be called so, and is."""
+        objects = {f"a{odd}b/{odd}": b"content"}
+        snapshot = filled(files, objects)
+        assert (files.trees / snapshot.digest / f"a{odd}b" / odd).read_bytes() == b"content"
+
+    def test_control_characters_are_refused_and_nothing_else(self):
+        characters = {chr(code) for code in (*range(0x3100), *range(0xD7F0, 0xE010), 0xE0001, 0x10FFFF)} - {"."}
+        refused = {character for character in characters if not possible_name(character)}
+        assert refused == {character for character in characters if unicodedata.category(character) in ("Cc", "Cs")}
+
+    @pytest.mark.parametrize(
+        "key",
+        ["../x", "a/../x", "..", "/etc/passwd", "a//b", "a/", "./x", "a\nb", "a\x1bb", "a\x9bb", "x" * 256, "é" * 128],
     )
     def test_keys_that_cannot_be_paths(self, files: DatasetDirectory, key: str):
         snapshot = publish(files, {"fine": b"1", key: b"2"})

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotset.errors import Corrupt
 from hotset.snapshot import PlanParameters, Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory
 from hotset.tier.node.evict import Victim, admitted, enough, fair_shares, make_room, pack_costs, share_of
@@ -336,8 +335,6 @@ class TestMakeRoom:
         place = sick.snapshot_path(snapshot.digest)
         if what == "current":
             (sick.path / "current").write_bytes(b"{")
-            with pytest.raises(Corrupt, match="current"):
-                sick.current()
         elif what == "index":
             (place / "packs.arrow").write_bytes(b"")
         elif what == "snapshot gone":

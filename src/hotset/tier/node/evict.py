@@ -29,7 +29,7 @@ from hotset.tier.node.treepaths import beside_tree, remove_tree
 
 if TYPE_CHECKING:
     from hotset.tier.node.cache import CacheDirectory
-    from hotset.tier.node.dataset import Current, DatasetDirectory
+    from hotset.tier.node.dataset import DatasetDirectory
 
 __all__ = ["admitted", "fair_shares", "make_room", "pack_costs", "share_of"]
 
@@ -118,7 +118,7 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
         for dataset in cache.all():
             unused = _lock_unused(dataset, locks)
             living = [digest for digest in dataset.digests() if digest not in unused or dataset.pinned(digest)]
-            current = _current(dataset)
+            current = dataset.current()
             in_use = bool(living) or dataset.identifier == for_dataset
             if current is not None and in_use:
                 living.append(current.digest)
@@ -141,16 +141,8 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
         return cache.space.free
 
 
-def _current(dataset: DatasetDirectory) -> Current | None:
-    """The current snapshot; None also if the file is damaged: that is for its users to hear, not for everybody else."""
-    try:
-        return dataset.current()
-    except Corrupt:
-        return None
-
-
 def _open_current(dataset: DatasetDirectory, *, leased: bool) -> Snapshot | None:
-    current = _current(dataset)
+    current = dataset.current()
     if current is None or (leased and not dataset.leased(current.digest)):
         return None
     with suppress(NotFound, Corrupt):
