@@ -406,6 +406,45 @@ class TestLife:
             assert threading.active_count() == threads
             assert ds._fill.pid is None
 
+    def test_a_complete_dataset_keeps_no_filler_that_was_needed_for_the_listing(
+        self, place, proxy, monkeypatch, no_leaks
+    ):
+        with hotset.open(place) as ds:
+            ds.load()
+        proxy.forget_counts()
+        monkeypatch.setenv("HOTSET_FRESH_FOR", "0")
+        threads = threading.active_count()
+        with hotset.open(place) as ds:
+            assert proxy.lists == 1
+            assert (ds._fill.pid, ds._fill.running) == (None, False)
+            assert threading.active_count() == threads
+            assert ds.stats().fill.fetched_objects == 0
+            assert not ds.reload()
+            assert proxy.lists == 2
+            assert alive(ds._fill.pid)
+            assert read_all(ds) == dict(DATA)
+        assert proxy.count("GET") == 0
+
+    def test_a_filler_that_was_stopped_begins_anew_when_it_is_asked(self, place, proxy, no_leaks):
+        with hotset.open(place) as ds:
+            first = ds._fill.pid
+            assert ds[0] == DATA[KEYS[0]]
+            ds._fill.stop()
+            ds._fill.stop()
+            assert not alive(first)
+            assert read_all(ds) == dict(DATA)
+            assert ds._fill.pid not in (None, first)
+        assert proxy.gets == dict.fromkeys(KEYS, 1)
+
+    def test_a_filler_that_is_stopped_while_a_request_waits_for_it_is_no_loss(self, place, proxy, no_leaks):
+        hang = proxy.hang(key=KEYS[0], times=1)
+        with hotset.open(place) as ds, ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(ds.__getitem__, 0)
+            wait_until(lambda: hang.hits, what="a request that hangs")
+            ds._fill.stop()
+            assert waiting.result(30) == DATA[KEYS[0]]
+            proxy.release()
+
     def test_what_it_looks_like(self, ds):
         assert re.fullmatch(r"<hotset\.Dataset 'images': 60 objects, snapshot [0-9a-f]{12}>", repr(ds))
         assert repr(ds.keys) == "<60 keys>"

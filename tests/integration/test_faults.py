@@ -74,6 +74,15 @@ class TestPassingFaults:
             assert stats.limit < 16
             assert read_all(ds) == DATA
 
+    def test_a_server_that_does_not_answer_in_time_gets_fewer_requests(self, place, proxy):
+        rule = proxy.hang(times=5)
+        with opened(place, options=SourceOptions(read_timeout=0.5)) as ds:
+            ds.load()
+            stats = ds.stats().fill
+            assert stats.throttled >= rule.hits == 5
+            assert stats.limit < 16
+            assert read_all(ds) == DATA
+
     def test_slow_bytes_are_waited_for(self, place, proxy):
         proxy.slow(20_000, key=FIRST)
         with opened(place) as ds:

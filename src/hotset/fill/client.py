@@ -26,7 +26,7 @@ from hotset.fill import wire
 from hotset.fill.progress import FillStats, Progress
 from hotset.fill.settings import FillSettings, SourceSettings, encode_settings
 from hotset.source import SourceOptions, display_uri
-from hotset.tier.node.dataset import Current
+from hotset.tier.node.records import Current
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,12 +173,20 @@ class FillClient:
                 self._supervisor = supervisor  # last: others take one that does not live for one that gave up
 
     def close(self) -> None:
-        """End the filler, if this process started it, and all connections to it. Idempotent."""
+        """`stop`, for good. Idempotent."""
         self._after_fork()
         with self._lock:
             self._closed = True
+        self.stop()
+
+    def stop(self) -> None:
+        """End the filler, if this process started it, with its orders and all connections to it. The next request, or
+        `start`, starts another one.
+        """
+        self._after_fork()
+        with self._lock:
             process, supervisor = self._process, self._supervisor
-            self._process = self._supervisor = None
+            self._process = self._supervisor = self._following = self._loading = None
             for connection in self._connections.values():
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
@@ -220,8 +228,8 @@ class FillClient:
                     process.stdin.close()
             restarts = restarts + 1 if time.monotonic() - started < 10 else 1
             with self._lock:
-                if self._closed or restarts > MAX_RESTARTS:
-                    return
+                if self._process is not process or restarts > MAX_RESTARTS:
+                    return  # told to end; or hopeless
                 process = self._process = self._spawn()
             try:
                 if self._following is not None:
@@ -257,11 +265,11 @@ class FillClient:
         if (existing := self._connections.get(threading.current_thread())) is not None:
             return existing
         ours = self._owner == os.getpid()
-        if ours:
-            self.start()
         deadline = time.monotonic() + (START_PATIENCE if ours else OWNER_PATIENCE)
         pause = 0.002
         while True:
+            if ours:
+                self.start()  # in each round: another thread may have stopped it
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 connection.connect(self._socket)

@@ -22,7 +22,7 @@ from hotset.source import ObjectInfo, Source, open_source
 from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
 from hotset.tier.node.collect import outlived
-from hotset.tier.node.dataset import Current
+from hotset.tier.node.records import Current
 from hotset.tier.node.shelf import Shelf, open_shelf
 
 __all__ = ["FillService", "ListingProgress"]

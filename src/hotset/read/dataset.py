@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import Changed, Closed, InvalidInput
+from hotset.errors import Changed, Closed, Corrupt, InvalidInput
 from hotset.fill.client import FillClient
 from hotset.fill.progress import FillStats, Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
@@ -194,6 +195,10 @@ class Dataset(Sequence[bytes]):
         This `Dataset` stays as it is. What did not change is kept; nothing is fetched here (use `load` on the new one).
         """
         self._check_open()
+        try:
+            self._directory.look()
+        except Corrupt as error:
+            warnings.warn(f"{self.name} is listed again: {error}", stacklevel=2)
         current = self._fill.refresh(not_before_ns=time.time_ns())
         if current.digest == self._snapshot.digest:
             return diff(self._snapshot, self._snapshot)
@@ -206,8 +211,8 @@ class Dataset(Sequence[bytes]):
     def view(self, path: str | os.PathLike[str]) -> Path:
         """Make ``path`` a symbolic link to a directory tree with the dataset's own names, complete and read-only.
 
-        For datasets of the layout "files"; loads what is missing first. A view that is there already is replaced;
-        anything else is not (`AlreadyExists`).
+        For datasets of the layout "files"; loads what is missing first, and makes no view (`NotFound`) of what is not
+        complete then. A view that is there already is replaced; anything else is not (`AlreadyExists`).
         """
         if isinstance(self._reader, PackReader):
             raise InvalidInput(
@@ -215,7 +220,7 @@ class Dataset(Sequence[bytes]):
                 f"`hotset view {self.name} DIR --convert` (copies {self.total_bytes} bytes)"
             )
         self.load()
-        return link_view(Path(path).absolute(), self._reader.root)
+        return link_view(Path(path).absolute(), self._directory, self._snapshot)
 
     # -- facts ---------------------------------------------------------------------------------------------------------
 

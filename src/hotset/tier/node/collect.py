@@ -20,7 +20,9 @@ from hotset.base.locks import FileLock
 from hotset.errors import HotsetError, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.cache import CacheDirectory
-from hotset.tier.node.dataset import DatasetDirectory, SnapshotRecord
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.records import SnapshotRecord
+from hotset.tier.node.treepaths import ledger_of
 
 __all__ = ["Garbage", "collect", "is_leftover", "outlived", "unreferenced"]
 
@@ -113,6 +115,7 @@ def _collect_dataset(dataset: DatasetDirectory, *, now: float, dry_run: bool) ->
     if not lock.try_acquire():
         return  # a snapshot that is being published is not current yet
     try:
+        dataset.checked_current()  # damaged, it names nothing, and nothing here may be taken for garbage for that
         doomed = set()
         for entry in _snapshots(dataset, dry_run=dry_run):
             doomed.add(entry.path.name)
@@ -128,7 +131,7 @@ def _collect_dataset(dataset: DatasetDirectory, *, now: float, dry_run: bool) ->
 
 def _snapshots(dataset: DatasetDirectory, *, dry_run: bool) -> Iterator[Garbage]:
     for digest in unreferenced(dataset.snapshots()):
-        paths = (dataset.snapshot_path(digest), dataset.trees / digest, dataset.trees / f"{digest}.ledger")
+        paths = (dataset.snapshot_path(digest), dataset.trees / digest, ledger_of(dataset.trees / digest))
         size = sum(_size_of(path) for path in paths)
         if dry_run or dataset.remove_snapshot(digest):
             yield Garbage("snapshot", dataset.identifier, dataset.snapshot_path(digest), size)

@@ -7,14 +7,14 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import sha256
 
 from hotset.base.files import is_tmpfs
 from hotset.errors import Changed, Corrupt, HotsetError
 from hotset.snapshot import Snapshot
-from hotset.source.base import Buffer, FingerprintKind
+from hotset.source.base import Buffer
 from hotset.tier.node.cache import CacheDirectory
 from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.digest import check_digest
 from hotset.tier.node.evict import admitted, make_room, pack_costs, share_of
 from hotset.tier.node.packfile import MappedPack, PackWriter, create_pack, revive, salvage
 from hotset.tier.node.packreader import PackReader
@@ -135,10 +135,11 @@ class PackShelf:
         if bad := mapped.bad_units(self.reader.extents(number)):
             with self._lock:
                 return self._take_out(number, mapped, bad)
-        if not self._authentic(number, mapped):
+        try:
+            check_digest(self.snapshot, number, [mapped.data])
+        except Changed:
             self._drop(number)
-            key = self.snapshot.key(self.snapshot.pack_first[number])
-            raise Changed(f"{key!r}: another content (by its SHA-256) than when it was listed; reload the dataset")
+            raise
         with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:
             if writer.identity == mapped.identity:  # only what was checked is sealed, whatever the path names by now
                 writer.seal(directory=self._dataset.packs, durable=self._cache.durable)
@@ -146,13 +147,6 @@ class PackShelf:
                 return []
         self._forget(number)  # evicted or replaced while it was filled: nobody else will ever find these bytes
         return list(range(mapped.geometry.units))
-
-    def _authentic(self, number: int, mapped: MappedPack) -> bool:
-        """Whether a large object that is known by its digest is that object: its stripes could not tell one by one."""
-        info = self.snapshot.info(self.snapshot.pack_first[number])
-        if not self.snapshot.pack(number).stripe or info.kind is not FingerprintKind.SHA256:
-            return True
-        return sha256(mapped.data).hexdigest().encode() == info.fingerprint
 
     def repair(self, number: int) -> list[int]:
         """Compare every present unit with its CRC; damaged ones are taken out. The units that were damaged."""

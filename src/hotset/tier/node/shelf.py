@@ -9,7 +9,8 @@ from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.packs import PackShelf
-from hotset.tier.node.trees import TreeReader, TreeShelf
+from hotset.tier.node.treereader import TreeReader
+from hotset.tier.node.trees import TreeShelf
 
 __all__ = ["Shelf", "UnitReader", "open_reader", "open_shelf"]
 
