@@ -162,12 +162,18 @@ class TestBad:
         (tmp_path / "junk").mkdir()
         for name in "abc":
             (tmp_path / "junk" / name).write_text(name)
-        with self.open(tmp_path / "junk", on_bad="replace") as samples, pytest.raises(InvalidInput, match="nor those after"):
+        with (
+            self.open(tmp_path / "junk", on_bad="replace") as samples,
+            pytest.raises(InvalidInput, match="nor those after"),
+        ):
             samples[0]
 
     def test_a_function(self, tree):
         with self.open(tree, on_bad=lambda key, error: (None, f"{key}!")) as samples:
-            assert [key for image, key in samples.__getitems__(range(7)) if image is None] == ["README!", "cat/notes.txt!"]
+            assert [key for image, key in samples.__getitems__(range(7)) if image is None] == [
+                "README!",
+                "cat/notes.txt!",
+            ]
 
 
 class TestChanged:

@@ -194,7 +194,7 @@ class HotDataset(torch.utils.data.Dataset[Any]):
         if self._on_bad == "raise":
             raise InvalidInput(f"{key!r} cannot be decoded: {type(error).__name__}: {error}") from error
         if self._tally is not None:
-            self._tally.bad += 1
+            self._tally.bad_sample()
         if self._on_bad == "skip":
             return None
         if callable(self._on_bad):

@@ -42,19 +42,28 @@ class Tally:
         self._pid = os.getpid()
         self._before = self._read(hot)  # what was read earlier is not this tally's business
         self._row = self._rows[0]
-        self.bad = 0  #: noted with the next batch
+        self._bad = 0
+
+    def bad_sample(self) -> None:
+        """One could not be decoded. Counted with the batch that it belongs to."""
+        self._at_home()
+        self._bad += 1
 
     def note(self, hot: hotset.Dataset, *, left_out: int) -> None:
-        """Add what this process read since it was asked last."""
-        if self._pid != os.getpid():
-            worker = torch.utils.data.get_worker_info()
-            self._pid, self._before, self.bad = os.getpid(), Counts(), 0
-            self._row = self._rows[0 if worker is None else worker.id + 1]
+        """A batch was read: add what this process read since it was asked last."""
+        self._at_home()
         now = self._read(hot)
         new = now.since(self._before)
         self._before = now
-        self._row += torch.tensor((*new._values()[:4], self.bad, left_out))
-        self.bad = 0
+        self._row += torch.tensor((*new._values()[:4], self._bad, left_out))
+        self._bad = 0
+
+    def _at_home(self) -> None:
+        """In a worker, whose dataset counts from zero, write to the worker's row."""
+        if self._pid != os.getpid():
+            worker = torch.utils.data.get_worker_info()
+            self._pid, self._before, self._bad = os.getpid(), Counts(), 0
+            self._row = self._rows[0 if worker is None else worker.id + 1]
 
     def total(self) -> Counts:
         return Counts(*self._rows.sum(dim=0).tolist())

@@ -25,5 +25,5 @@ def test_launchers(env: dict[str, str], place: tuple[int, int]):
 
 @pytest.mark.parametrize("pair", [("2", "2"), ("-1", "2"), ("x", "2"), ("0", "0")])
 def test_what_makes_no_sense(pair: tuple[str, str]):
-    with pytest.raises(InvalidInput, match="RANK='.*' and WORLD_SIZE"):
+    with pytest.raises(InvalidInput, match=r"RANK='.*' and WORLD_SIZE"):
         launched_as(dict(zip(("RANK", "WORLD_SIZE"), pair, strict=True)))
