@@ -79,6 +79,11 @@ def test_what_to_run_for_what_exists():
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_coverage_has_a_floor():
+    report = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]["report"]
+    assert report["fail_under"] >= 90
+
+
 def test_the_makefile_documents_its_targets():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = set(re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split())
