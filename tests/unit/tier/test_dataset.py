@@ -212,9 +212,15 @@ class TestPublish:
         assert {entry.kind for entry in collect(dataset.cache, now=0)} == {"snapshot", "pack"}
         assert dataset.digests() == [two.digest]
 
-    def test_nothing_is_garbage_because_the_current_one_is_not_known(self, dataset: DatasetDirectory):
+    @pytest.mark.parametrize("what", ["current", "objects.arrow", "sums.json", "snapshots"])
+    def test_nothing_is_garbage_because_the_current_one_is_not_known(self, dataset: DatasetDirectory, what: str):
         snapshot = filled(dataset, OBJECTS)
-        (dataset.path / "current").write_bytes(b"{")
+        [path] = dataset.path.rglob(what)
+        if what == "current":
+            path.write_bytes(b"{")
+        else:
+            path.rename(path.with_name("lost"))
+            (dataset.path / "snapshots").mkdir(exist_ok=True)
         assert collect(dataset.cache, now=0) == []
         publish(dataset, OBJECTS)
         assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(all_units(snapshot))

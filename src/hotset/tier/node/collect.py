@@ -115,7 +115,7 @@ def _collect_dataset(dataset: DatasetDirectory, *, now: float, dry_run: bool) ->
     if not lock.try_acquire():
         return  # a snapshot that is being published is not current yet
     try:
-        dataset.checked_current()  # damaged, it names nothing, and nothing here may be taken for garbage for that
+        dataset.look()  # a damaged index names no packs, but nothing here may be taken for garbage for that
         doomed = set()
         for entry in _snapshots(dataset, dry_run=dry_run):
             doomed.add(entry.path.name)
