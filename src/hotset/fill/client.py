@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotset.errors import Closed, HotsetError, Unavailable
 from hotset.fill import wire
-from hotset.fill.progress import FillStats, Progress
+from hotset.fill.progress import Failures, FillStats, Progress
 from hotset.fill.settings import FillSettings, SourceSettings, encode_settings
 from hotset.source import SourceOptions, display_uri
 from hotset.tier.node.records import Current
@@ -139,10 +139,9 @@ class FillClient:
         """Counters of the filler; zeros if none runs."""
         return FillStats(**self._request({"op": "stats", "digest": digest})[0]) if self.running else FillStats()
 
-    def failures(self, digest: str) -> tuple[int, list[HotsetError]]:
-        """How many units could not be fetched, and the first few reasons."""
+    def failures(self, digest: str) -> Failures:
         answer, _ = self._request({"op": "failures", "digest": digest})
-        return answer["count"], [wire.error_of(error) for error in answer["first"]]
+        return Failures(answer["objects"], answer["changed"], [wire.error_of(error) for error in answer["first"]])
 
     # -- life ----------------------------------------------------------------------------------------------------------
 

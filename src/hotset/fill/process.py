@@ -22,9 +22,9 @@ from dataclasses import asdict
 
 import numpy as np
 
-from hotset.errors import Denied, HotsetError, InvalidInput
+from hotset.errors import Changed, Denied, HotsetError, InvalidInput
 from hotset.fill import wire
-from hotset.fill.engine import Outcome
+from hotset.fill.engine import Engine, Outcome
 from hotset.fill.service import FillService
 from hotset.fill.settings import decode_settings
 from hotset.source import Buffer
@@ -116,12 +116,21 @@ class Server:
         elif op == "stats":
             return engine.stats().encoded(), []
         elif op == "failures":
-            failures = engine.failures()
-            first = [wire.encode_error(error) for error in list(failures.values())[:10]]
-            return {"count": len(failures), "first": first}, []
+            return _failures(engine), []
         else:
             raise InvalidInput(f"unknown request {op!r}")
         return {}, []
+
+def _failures(engine: Engine) -> wire.Header:
+    """How many objects could not be fetched, how many of them because they changed, and the first few reasons. Those that
+    changed come last: a reader may have been told to put up with them, and must still hear of the others.
+    """
+    objects: dict[int, HotsetError] = {}  # of a striped object, many units may have failed
+    for unit, error in sorted(engine.failures().items(), key=lambda failed: isinstance(failed[1], Changed)):
+        objects.setdefault(engine.snapshot.unit_range(*unit)[0], error)
+    errors = list(objects.values())
+    changed = sum(isinstance(error, Changed) for error in errors)
+    return {"objects": len(errors), "changed": changed, "first": [wire.encode_error(error) for error in errors[:10]]}
 
 
 def _delivered(futures: Sequence[Future[Outcome]]) -> tuple[wire.Header, list[Buffer]]:

@@ -15,9 +15,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import Changed, Closed, Corrupt, InvalidInput
+from hotset.errors import Closed, Corrupt, InvalidInput
 from hotset.fill.client import FillClient
-from hotset.fill.progress import Progress
+from hotset.fill.progress import Failures, Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
 from hotset.read.file import ObjectFile, ObjectReader
 from hotset.read.keys import Keys
@@ -171,10 +171,15 @@ class Dataset(Sequence[bytes]):
                 break
         self._reader.scan()
         if state.finished and state.failed:
-            count, errors = self._fill.failures(digest)
-            if errors and not (self._options.on_changed != "raise" and isinstance(errors[0], Changed)):
-                raise type(errors[0])(f"{count} objects could not be loaded; the first: {errors[0]}")
+            self._raise(self._fill.failures(digest))
         return state
+
+    def _raise(self, failures: Failures) -> None:
+        """What a load ends with, unless it failed at nothing but what may be left out."""
+        lost = failures.objects - (0 if self._options.on_changed == "raise" else failures.changed)
+        if lost:
+            first = failures.first[0]
+            raise type(first)(f"{lost} objects could not be loaded; the first: {first}")
 
     def prefetch(self, order: Iterable[int], *, lookahead: int | None = None) -> None:
         """Tell the order of the reads to come (indices): absent objects are fetched in that order, ahead of the reading.
