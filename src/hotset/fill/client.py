@@ -68,8 +68,7 @@ class FillClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._supervisor: threading.Thread | None = None
         self._closed = False
-        self._following: tuple[str, bytes, int] | None = None
-        self._loading: str | None = None
+        self._orders: dict[str, tuple[wire.Header, bytes]] = {}  # by kind: what a filler that is started again is told
 
     def __getstate__(self) -> dict[str, Any]:
         sources = tuple(
@@ -112,9 +111,7 @@ class FillClient:
         return self._request({"op": "newest", "digest": digest, "position": position})[1]
 
     def follow(self, digest: str, order: npt.NDArray[np.uint64], ahead: int) -> None:
-        data = order.tobytes()
-        self._following = (digest, data, ahead)
-        self._request({"op": "follow", "digest": digest, "ahead": ahead}, data)
+        self._order({"op": "follow", "digest": digest, "ahead": ahead}, order.tobytes())
 
     def advance(self, digest: str, positions: Iterable[int]) -> None:
         """Tell what was read. Nothing is waited for, and a lost message does no harm."""
@@ -123,17 +120,32 @@ class FillClient:
             wire.send(self._connection(), {"op": "read", "digest": digest, "silent": True}, [data])
 
     def load(self, digest: str) -> None:
-        self._loading = digest
-        self._request({"op": "load", "digest": digest})
+        self._order({"op": "load", "digest": digest})
 
     def cancel(self, digest: str) -> None:
-        self._following = self._loading = None
+        """Forget the order and the load; what somebody waits for is still fetched."""
+        self._orders.clear()
         if self.running:
-            self._request({"op": "cancel", "digest": digest})
+            self._request({"op": "cancel", "digest": digest, "given": time.monotonic_ns()})
+
+    def _order(self, header: wire.Header, payload: bytes = b"") -> None:
+        """A request that outlives the filler. The clock is that of the machine: it tells which of two orders is newer, though
+        they come from two processes.
+        """
+        self._after_fork()
+        header["given"] = time.monotonic_ns()
+        self._orders[header["op"]] = (header, payload)
+        self._request(header, payload)
 
     def progress(self, digest: str, *, wait: float = 0.0) -> Progress:
-        """The state of the load; waits up to ``wait`` seconds for it to finish."""
-        return Progress(**self._request({"op": "progress", "digest": digest, "wait": wait})[0])
+        """The state of the load; waits up to ``wait`` seconds for it to finish.
+
+        Says that there is one: a filler that was started just now may be asked before the supervisor has told it.
+        """
+        header: wire.Header = {"op": "progress", "digest": digest, "wait": wait}
+        if (load := self._orders.get("load")) is not None:
+            header["load"] = load[0]["given"]
+        return Progress(**self._request(header)[0])
 
     def stats(self, digest: str) -> FillStats:
         """Counters of the filler; zeros if none runs."""
@@ -185,7 +197,8 @@ class FillClient:
         self._after_fork()
         with self._lock:
             process, supervisor = self._process, self._supervisor
-            self._process = self._supervisor = self._following = self._loading = None
+            self._process = self._supervisor = None
+            self._orders.clear()
             for connection in self._connections.values():
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
@@ -230,16 +243,10 @@ class FillClient:
                 if self._process is not process or restarts > MAX_RESTARTS:
                     return  # told to end; or hopeless
                 process = self._process = self._spawn()
-            try:
-                if self._following is not None:
-                    digest, data, ahead = self._following
-                    self._request({"op": "follow", "digest": digest, "ahead": ahead}, data)
-                if self._loading is not None:
-                    self._request({"op": "load", "digest": self._loading})
-            except HotsetError:
-                continue  # whoever reads gets this error and the reason
-            finally:
-                self._disconnect()
+            for header, payload in list(self._orders.values()):
+                with suppress(HotsetError):  # whoever reads gets this error and the reason
+                    self._request(header, payload)
+            self._disconnect()
 
     # -- connections ---------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class Server:
         self._make_service = make_service
         self._making = threading.Lock()
         self._service: FillService | None = None
+        self._ordering = threading.Lock()
+        self._obeyed: dict[tuple[str, str], int] = {}  # (snapshot, kind of order) -> when the newest one was given
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with suppress(FileNotFoundError):
             os.unlink(path)  # left by a filler that was killed
@@ -96,21 +98,26 @@ class Server:
         if op == "refresh":
             current = self._running_service().refresh(not_before_ns=int(header["not_before_ns"]))
             return asdict(current), []
-        engine = self._running_service().engine(str(header.get("digest", "")))
+        digest = str(header.get("digest", ""))
+        engine = self._running_service().engine(digest)
         if op == "want":
             futures = engine.want([(int(number), int(unit)) for number, unit in header["units"]])
             return _delivered(futures)
         if op == "newest":
             return {}, [engine.newest(int(header["position"]))]
         if op == "follow":
-            engine.follow(np.frombuffer(payload, dtype=np.uint64), int(header["ahead"]))
+            order, ahead = np.frombuffer(payload, dtype=np.uint64), int(header["ahead"])
+            self._obey(digest, "follow", header["given"], lambda: engine.follow(order, ahead))
         elif op == "read":
             engine.advance(np.frombuffer(payload, dtype=np.uint64).tolist())
         elif op == "load":
-            engine.load()
+            self._obey(digest, "load", header["given"], engine.load)
         elif op == "cancel":
-            engine.cancel()
+            for kind in ("follow", "load"):
+                self._obey(digest, kind, header["given"], engine.cancel)
         elif op == "progress":
+            if header.get("load") is not None:
+                self._obey(digest, "load", header["load"], engine.load)
             engine.wait_loaded(min(5.0, float(header.get("wait", 0))))
             return asdict(engine.progress()), []
         elif op == "stats":
@@ -120,6 +127,16 @@ class Server:
         else:
             raise InvalidInput(f"unknown request {op!r}")
         return {}, []
+
+    def _obey(self, digest: str, kind: str, given: int, order: Callable[[], None]) -> None:
+        """Carry out an order, unless this one or a newer one was (a cancellation is one): after the end of a filler it is
+        given again by the supervisor and by whoever waits for it, and may be late.
+        """
+        with self._ordering:
+            if given > self._obeyed.get((digest, kind), 0):
+                order()
+                self._obeyed[digest, kind] = given
+
 
 def _failures(engine: Engine) -> wire.Header:
     """How many objects could not be fetched, how many of them because they changed, and the first few reasons. Those that

@@ -8,6 +8,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import Closed, Corrupt, InvalidInput
+from hotset.errors import Closed, Corrupt, HotsetError, InvalidInput
 from hotset.fill.client import FillClient
 from hotset.fill.progress import Failures, Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
@@ -152,26 +153,37 @@ class Dataset(Sequence[bytes]):
         """Fetch everything that the quota has room for. ``progress`` is called a few times a second.
 
         With ``wait=False`` the filler goes on in the background, behind whatever is read or prefetched meanwhile.
-        Raises the first failure, after all other objects were fetched.
+        Raises the first failure, after all other objects were fetched. Ctrl-C ends the load as `cancel` does.
         """
         self._check_open()
-        digest = self._snapshot.digest
         self._reader.scan()
         if self.complete:
             done = Progress(len(self), len(self), self.total_bytes, self.total_bytes, finished=True)
             if progress is not None:
                 progress(done)
             return done
-        self._fill.load(digest)
-        while True:
-            state = self._fill.progress(digest, wait=0.25 if wait else 0.0)
-            if progress is not None:
-                progress(state)
-            if state.finished or not wait:
-                break
+        failures = None
+        try:
+            self._fill.load(self._snapshot.digest)
+            while True:
+                state = self._fill.progress(self._snapshot.digest, wait=0.25 if wait else 0.0)
+                if progress is not None:
+                    progress(state)
+                if state.finished and state.failed:
+                    failures = self._fill.failures(self._snapshot.digest)
+                    if failures.objects:
+                        break  # else this is another filler than that which failed, and it goes on
+                elif state.finished or not wait:
+                    break
+        except HotsetError:
+            raise
+        except BaseException:
+            with suppress(HotsetError):
+                self.cancel()  # of Ctrl-C, or of what ``progress`` raised, the filler knows nothing
+            raise
         self._reader.scan()
-        if state.finished and state.failed:
-            self._raise(self._fill.failures(digest))
+        if failures is not None:
+            self._raise(failures)
         return state
 
     def _raise(self, failures: Failures) -> None:
@@ -180,6 +192,14 @@ class Dataset(Sequence[bytes]):
         if lost:
             first = failures.first[0]
             raise type(first)(f"{lost} objects could not be loaded; the first: {first}")
+
+    def cancel(self) -> None:
+        """Fetch nothing ahead any more: forget the order of `prefetch`, and a `load`, also of another thread, which returns.
+
+        What somebody waits for is still fetched, and what was fetched stays.
+        """
+        self._check_open()
+        self._fill.cancel(self._snapshot.digest)
 
     def prefetch(self, order: Iterable[int], *, lookahead: int | None = None) -> None:
         """Tell the order of the reads to come (indices): absent objects are fetched in that order, ahead of the reading.
