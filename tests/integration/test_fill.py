@@ -405,6 +405,26 @@ def test_a_filler_needs_no_more_than_its_share_of_memory_for_an_order(place):
         assert read_all(ds) == DATA
 
 
+class TestLongMessages:
+    def test_an_order_that_no_frame_can_hold_is_refused_and_forgotten(self, place, proxy, monkeypatch):
+        monkeypatch.setattr(wire, "MAX_PAYLOAD", 800)
+        with hotset.open(place.url) as ds:
+            with pytest.raises(InvalidInput, match=r"101 objects .* at most 100"):
+                ds.prefetch(range(101))
+            ds.prefetch(range(100))
+            proxy.wait_for("GET", 100)
+
+    def test_the_newest_version_may_be_longer_than_a_frame(self, place, monkeypatch):
+        small = "import hotset.fill.wire as wire; wire.MAX_PAYLOAD = 100_000; from hotset.fill.process"
+        monkeypatch.setattr(client, "_PROGRAM", client._PROGRAM.replace("from hotset.fill.process", small))
+        monkeypatch.setattr(wire, "MAX_PAYLOAD", 100_000)
+        new = content("new", 1_234_567)
+        with hotset.open(place.url, on_changed="newest") as ds:
+            place.put_many({KEYS[0]: new})
+            assert ds[0] == new
+            assert ds[1] == DATA[KEYS[1]]
+
+
 def test_what_was_recorded_by_a_killed_process_is_not_fetched_again(place, proxy):
     with call(load_some_and_wait, place.url, env=proxy.env()) as child:
         child.expect("loaded")

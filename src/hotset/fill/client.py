@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotset.errors import Closed, HotsetError, Unavailable
+from hotset.errors import Closed, HotsetError, InvalidInput, Unavailable
 from hotset.fill import wire
 from hotset.fill.progress import Failures, FillStats, Progress
 from hotset.fill.settings import FillSettings, SourceSettings, encode_settings
@@ -111,6 +111,9 @@ class FillClient:
         return self._request({"op": "newest", "digest": digest, "position": position})[1]
 
     def follow(self, digest: str, order: npt.NDArray[np.uint64], ahead: int) -> None:
+        if order.nbytes > wire.MAX_PAYLOAD:
+            most = wire.MAX_PAYLOAD // order.itemsize
+            raise InvalidInput(f"an order of {len(order)} objects is too long; give it in parts of at most {most}")
         self._order({"op": "follow", "digest": digest, "ahead": ahead}, order.tobytes())
 
     def advance(self, digest: str, positions: Iterable[int]) -> None:
@@ -256,7 +259,7 @@ class FillClient:
             connection = self._connection()
             try:
                 wire.send(connection, header, [payload])
-                answer, data = wire.receive(connection)
+                answer, data = wire.receive_whole(connection)
             except wire.ConnectionLost:
                 self._disconnect()
                 continue

@@ -83,7 +83,7 @@ class Server:
                     except Exception as error:  # noqa: BLE001  a defect here must not look like a dead filler to the reader
                         answer, parts = wire.encode_error(HotsetError(f"{type(error).__name__}: {error}")), []
                     if not header.get("silent"):
-                        wire.send(connection, answer, parts)
+                        _reply(connection, answer, parts)
             except (wire.ConnectionLost, HotsetError):
                 return  # the reader left, or must not ask
 
@@ -136,6 +136,13 @@ class Server:
             if given > self._obeyed.get((digest, kind), 0):
                 order()
                 self._obeyed[digest, kind] = given
+
+
+def _reply(connection: socket.socket, answer: wire.Header, parts: Sequence[Buffer]) -> None:
+    try:
+        wire.send_whole(connection, answer, parts)
+    except InvalidInput as error:  # thousands of long messages; to close without a word would be asked again for ever
+        wire.send(connection, wire.encode_error(error))
 
 
 def _failures(engine: Engine) -> wire.Header:
