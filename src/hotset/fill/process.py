@@ -31,6 +31,9 @@ from hotset.source import Buffer
 
 __all__ = ["main"]
 
+#: Seconds to wait when no connection can be taken for want of descriptors, threads or memory.
+ACCEPT_PAUSE = 0.1
+
 
 class Server:
     """One thread a connection; requests of one connection are answered in turn."""
@@ -42,6 +45,7 @@ class Server:
         self._service: FillService | None = None
         self._ordering = threading.Lock()
         self._obeyed: dict[tuple[str, str], int] = {}  # (snapshot, kind of order) -> when the newest one was given
+        self._closed = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with suppress(FileNotFoundError):
             os.unlink(path)  # left by a filler that was killed
@@ -50,14 +54,24 @@ class Server:
         self._path = path
 
     def serve(self) -> None:
-        while True:
+        """Take connections until closed. One that cannot be taken now must not end this: the socket stays where it is, and
+        whoever connects to it waits.
+        """
+        while not self._closed.is_set():
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return  # closed
-            threading.Thread(target=self._converse, args=(connection,), name="hotset-peer", daemon=True).start()
+                self._closed.wait(ACCEPT_PAUSE)
+                continue
+            thread = threading.Thread(target=self._converse, args=(connection,), name="hotset-peer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads
+                connection.close()  # whose other end connects again
+                self._closed.wait(ACCEPT_PAUSE)
 
     def close(self) -> None:
+        self._closed.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
