@@ -380,11 +380,21 @@ class TestLife:
         ds.close()
         for use_it in (
             lambda: ds[0], lambda: ds.slice(0), lambda: ds.read(KEYS[0]), lambda: ds.read_many([0]), ds.load, ds.reload,
-            lambda: ds.prefetch([0]), lambda: ds.open(KEYS[0]).read(),
+            lambda: ds.prefetch([0]), lambda: ds.open(KEYS[0]).read(), ds.cancel, lambda: next(iter(ds)),
         ):  # fmt: skip
             with pytest.raises(Closed, match=re.escape(ds.name)):
                 use_it()
         assert len(ds) == 60
+        assert ds._fill.pid is None
+
+    def test_closed_while_a_read_is_on_its_way_to_the_filler(self, place, monkeypatch, no_leaks):
+        """It passed the check of the dataset just before; the filler is not started again for it."""
+        ds = hotset.open(place)
+        want = FillClient.want
+        monkeypatch.setattr(FillClient, "want", lambda *args: (ds.close(), want(*args)))
+        with pytest.raises(Closed):
+            ds[0]
+        assert ds._fill.pid is None
 
     def test_closing_frees_who_waits(self, place, proxy):
         hang = proxy.hang(key=KEYS[0])

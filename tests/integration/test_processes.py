@@ -131,6 +131,47 @@ def count_reads(ds, answers) -> None:
     ds.close()
 
 
+class TestCopies:
+    """Only the client that was made here starts a filler at its socket: a second one would take it from the first."""
+
+    def test_a_worker_that_pickles_leaves_the_filler_to_the_owner(self, place):
+        with hotset.open(place.url) as ds:
+            ds[0]
+            socket = os.stat(ds._fill._socket).st_ino
+
+            def pickle_it() -> bool:
+                copy = pickle.loads(pickle.dumps(ds))
+                good = copy[1] == DATA[KEYS[1]] and ds[2] == DATA[KEYS[2]]
+                return good and ds._fill.pid is None and copy._fill.pid is None
+
+            assert in_fork(pickle_it)
+            assert os.stat(ds._fill._socket).st_ino == socket
+            assert ds[3] == DATA[KEYS[3]]
+
+    def test_nor_does_a_copy_in_the_process_of_the_owner_start_one(self, place):
+        with hotset.open(place.url) as ds:
+            ds[0]
+            socket = os.stat(ds._fill._socket).st_ino
+            copy = pickle.loads(pickle.dumps(ds))
+            assert copy[1] == DATA[KEYS[1]]
+            assert copy._fill.pid is None
+            copy.close()
+            assert os.stat(ds._fill._socket).st_ino == socket
+            assert ds[2] == DATA[KEYS[2]]
+
+    def test_a_fork_of_one_that_was_closed_is_closed(self, place):
+        ds = hotset.open(place.url)
+        ds.close()
+
+        def read() -> bool:
+            for use_it in (lambda: ds[0], ds._fill.start, lambda: ds._fill.load(ds.snapshot)):
+                with pytest.raises(hotset.Closed):
+                    use_it()
+            return ds._fill.pid is None
+
+        assert in_fork(read)
+
+
 class TestForksOfForks:
     def test_a_forked_child_of_a_forked_child(self, place):
         """One level deeper than a DataLoader: connections are made anew in each."""
@@ -181,7 +222,6 @@ class TestOwnerGone:
         with hotset.open(place.url) as ds:
             data = pickle.dumps(ds)
         copy = pickle.loads(data)
-        copy._fill._owner = -1  # the process that pickled it, as another process sees it
         assert read_all(copy) == DATA
         copy.close()
 
@@ -192,7 +232,6 @@ class TestOwnerGone:
         with hotset.open(place.url) as ds:
             data = pickle.dumps(ds)
         copy = pickle.loads(data)
-        copy._fill._owner = -1
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(copy.__getitem__, range(80))) == list(DATA.values())
         copy.close()
@@ -260,7 +299,6 @@ class TestPickles:
         with hotset.open(bucket.url, options=options) as ds:
             data = pickle.dumps(ds)
         copy = pickle.loads(data)
-        copy._fill._owner = -1
         with pytest.raises(Denied, match="AWS_ACCESS_KEY_ID"):
             copy[0]
         copy.close()

@@ -1,8 +1,8 @@
 """The reader's end: starts the filler's process when it is needed, keeps it alive, and talks to it from any process.
 
-The process that opened the dataset owns the filler and starts it again if it is killed. Workers, forked or spawned,
-connect to the same socket; only if its owner is gone does a worker start a filler of its own. Connections belong to one
-process and one thread; after a fork new ones are made.
+The client that was made when the dataset was opened owns the filler and starts it again if it is killed. Its copies, forked
+or pickled, connect to the same socket; only if the owner is gone does a copy start a filler of its own. Connections belong
+to one process and one thread; after a fork new ones are made.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ class FillClient:
         self._settings = settings
         self._environment = environment
         self._runtime = runtime
-        self._owner = os.getpid()
         self._socket = _socket_in(runtime)
-        self._reset()
+        self._closed = False
+        self._reset(owner=True)
 
-    def _reset(self) -> None:
+    def _reset(self, *, owner: bool) -> None:
         """The state of one process: made anew after a fork, where locks, threads and connections mean nothing."""
         self._pid = os.getpid()
+        self._owner = owner
         self._connections: dict[threading.Thread, socket.socket] = {}
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
         self._supervisor: threading.Thread | None = None
-        self._closed = False
         self._orders: dict[str, tuple[wire.Header, bytes]] = {}  # by kind: what a filler that is started again is told
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,13 +78,13 @@ class FillClient:
             "_settings": replace(self._settings, sources=sources),
             "_environment": self._environment,
             "_runtime": self._runtime,
-            "_owner": self._owner,
             "_socket": self._socket,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reset()
+        self._closed = False
+        self._reset(owner=False)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -173,11 +173,13 @@ class FillClient:
         return self._process.pid if self._pid == os.getpid() and self._process is not None else None
 
     def start(self) -> None:
-        """Start the filler unless it runs. Does not wait until it is ready."""
+        """Start the filler unless it runs or is the business of another. Does not wait until it is ready."""
         self._after_fork()
         with self._lock:
             if self._closed:
                 raise Closed("the dataset was closed")
+            if not self._owner:
+                return  # one more at the owner's socket would take it away from the owner's
             if self._process is None:
                 self._process = self._spawn()
                 supervisor = threading.Thread(
@@ -216,7 +218,9 @@ class FillClient:
 
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._reset()
+            for connection in self._connections.values():
+                connection.close()  # the parent's goes on
+            self._reset(owner=False)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -269,16 +273,15 @@ class FillClient:
             return wire.result_of(answer), data
 
     def _connection(self) -> socket.socket:
-        """This thread's connection, made if necessary; starts the filler where this process may."""
+        """This thread's connection, made if necessary; the owner starts the filler."""
         self._after_fork()
         if (existing := self._connections.get(threading.current_thread())) is not None:
             return existing
-        ours = self._owner == os.getpid()
+        ours = self._owner
         deadline = time.monotonic() + (START_PATIENCE if ours else OWNER_PATIENCE)
         pause = 0.002
         while True:
-            if ours:
-                self.start()  # in each round: another thread may have stopped it
+            self.start()  # in each round: another thread may have stopped it
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 connection.connect(self._socket)
@@ -301,10 +304,10 @@ class FillClient:
             pause = min(0.05, pause * 1.5)
 
     def _become_owner(self) -> None:
-        """A worker whose owner does not start the filler (again) helps itself."""
+        """A copy whose owner does not start the filler (again) helps itself."""
         with self._lock:
-            if self._owner != os.getpid():
-                self._owner, self._socket = os.getpid(), _socket_in(self._runtime)
+            if not self._owner:
+                self._owner, self._socket = True, _socket_in(self._runtime)
             self.start()
 
     def _keep(self, connection: socket.socket) -> socket.socket:

@@ -304,7 +304,7 @@ class Dataset(Sequence[bytes]):
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
         if not self.complete:
-            self._fill.start()  # workers connect to it; only this process can start it with its credentials
+            self._fill.start()  # workers connect to it; only its owner can start it with its credentials
         return (
             _reopen,
             (
