@@ -172,6 +172,11 @@ class FillClient:
         """Of the filler's process, in the process that started it."""
         return self._process.pid if self._pid == os.getpid() and self._process is not None else None
 
+    @property
+    def owner(self) -> bool:
+        """Whether the filler is this one's to start and to end; no copy's, forked or pickled, unless it is on its own."""
+        return self._owner and self._pid == os.getpid()
+
     def start(self) -> None:
         """Start the filler unless it runs or is the business of another. Does not wait until it is ready."""
         self._after_fork()
@@ -188,16 +193,18 @@ class FillClient:
                 supervisor.start()
                 self._supervisor = supervisor  # last: others take one that does not live for one that gave up
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """`stop`, for good. Idempotent."""
         self._after_fork()
         with self._lock:
             self._closed = True
-        self.stop()
+        self.stop(wait=wait)
 
-    def stop(self) -> None:
+    def stop(self, *, wait: bool = True) -> None:
         """End the filler, if this process started it, with its orders and all connections to it. The next request, or
         `start`, starts another one.
+
+        With ``wait=False`` it may be called at any moment, by the garbage collector too, and the filler ends a little later.
         """
         self._after_fork()
         with self._lock:
@@ -211,7 +218,7 @@ class FillClient:
             self._connections.clear()
         if process is not None:
             process.terminate()  # safe at any moment; closing the pipe is not enough where workers inherited it
-            if supervisor is not None:
+            if supervisor is not None and wait:
                 supervisor.join()  # it takes the ended process off the system's list
             with suppress(FileNotFoundError):
                 os.unlink(self._socket)
@@ -240,6 +247,8 @@ class FillClient:
         """Wait for the filler's end; start it again if it ended without being told to, and give it its orders again."""
         restarts = 0
         while True:
+            if self._closed:
+                process.terminate()  # the garbage collector may close in this thread, while it starts this very process
             started = time.monotonic()
             process.wait()
             if process.stdin is not None:
@@ -247,7 +256,7 @@ class FillClient:
                     process.stdin.close()
             restarts = restarts + 1 if time.monotonic() - started < 10 else 1
             with self._lock:
-                if self._process is not process or restarts > MAX_RESTARTS:
+                if self._closed or self._process is not process or restarts > MAX_RESTARTS:
                     return  # told to end; or hopeless
                 process = self._process = self._spawn()
             for header, payload in list(self._orders.values()):

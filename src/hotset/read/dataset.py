@@ -66,6 +66,7 @@ class Dataset(Sequence[bytes]):
         self._count_from_zero()
         self._reader.scan()
         _opened.add(self)
+        self._when_dropped(warn=True)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -289,9 +290,19 @@ class Dataset(Sequence[bytes]):
         """Let go of the filler, the maps and the lease. Views that were handed out stay valid. Idempotent."""
         if not self._closed:
             self._closed = True
+            self._finalizer.detach()
             self._fill.close()
             self._reader.close()
             self._lease.release()
+
+    def may_be_dropped(self) -> None:
+        """Nobody is going to call `close`, and that is no mistake: dropping it does the same, without a ResourceWarning."""
+        self._finalizer.detach()
+        self._when_dropped(warn=False)
+
+    def _when_dropped(self, *, warn: bool) -> None:
+        self._finalizer = weakref.finalize(self, _abandon, self.name, self._fill, self._lease, warn=warn)
+        self._finalizer.atexit = False  # the filler sees by itself that this process ends
 
     def __enter__(self) -> Self:
         return self
@@ -333,6 +344,18 @@ class Dataset(Sequence[bytes]):
     def _range(self, position: int, start: int, end: int) -> memoryview:
         self._check_open()
         return self._fetching.range(position, start, end)
+
+
+def _abandon(name: str, fill: FillClient, lease: Lease, *, warn: bool) -> None:
+    """A dataset was dropped that nobody closed. May run in any thread, at any moment. In a forked child it only lets go of
+    the child's part; neither there nor in a spawned worker is there a good place to close it, so nobody is warned.
+    """
+    warn = warn and fill.owner
+    fill.close(wait=False)
+    lease.release()
+    if warn:
+        message = f"the dataset {name!r} was not closed; call close(), or open it in a `with` block"
+        warnings.warn(message, ResourceWarning, stacklevel=3)
 
 
 _opened: weakref.WeakSet[Dataset] = weakref.WeakSet()
