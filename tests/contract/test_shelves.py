@@ -518,6 +518,30 @@ class TestTrees(ShelfContract):
         reader.scan()
         assert reader.complete
 
+    def test_a_tree_that_changed_while_it_was_read_is_read_again(
+        self, shelf: Shelf, reader: UnitReader, dataset, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+    ):
+        """A reader missed a file, which was fetched anew before all the others were read: somebody must seal still."""
+        self.write_all(shelf, snapshot)
+        number, unit = self.some_units(snapshot)[0]
+        missed: list[int] = []
+        repair = shelf.repair
+
+        def meanwhile(pack: int) -> list[int]:
+            if not missed:
+                missed.append(number)
+                self.damage(dataset, snapshot, number, unit)
+                assert not shelf.verify_presence(number, unit)
+                assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+                assert shelf.finish(number) == []
+            return repair(pack)
+
+        monkeypatch.setattr(shelf, "repair", meanwhile)
+        assert shelf.finish(number) == []
+        reader.scan()
+        assert reader.complete
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
     @pytest.mark.parametrize("how", ["cut short", "empty", "bit flipped"])
     def test_who_misses_what_is_damaged_gets_it_again(self, open_one, dataset, snapshot, how: str):
         """A reader that cannot read a unit asks for it, and the filler looks at the bytes instead of at its marks."""

@@ -192,6 +192,18 @@ class TestChangedObjects:
                 ds[0]
         assert {key: proxy.gets[key] for key in left} == dict.fromkeys(left, 1)
 
+    @pytest.mark.parametrize("mode", ["raise", "skip", "newest"])
+    def test_what_changed_hides_nothing_else_that_failed(self, server, proxy, mode):
+        """Of two objects, one in stripes that all fail, the load says so; of fifteen that changed, only if asked to."""
+        server.put_many({"zz-large": content("large", 300_000)})
+        with opened(server, on_changed=mode, parameters=SMALL_PACKS) as ds:
+            server.put_many(dict.fromkeys(KEYS[:15], b"changed"))
+            proxy.status(403, key=KEYS[30])
+            proxy.status(403, key="zz-large")
+            with pytest.raises(Denied, match=f"^{17 if mode == 'raise' else 2} objects"):
+                ds.load()
+            assert ds.read_many(range(15, 30)) == [DATA[key] for key in KEYS[15:30]]
+
     @pytest.mark.parametrize("new", [b"short", b"longer than before" * 500, b""], ids=["shorter", "longer", "empty"])
     def test_the_newest_where_that_is_wanted(self, server, proxy, new):
         with opened(server, on_changed="newest") as ds:

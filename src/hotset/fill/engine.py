@@ -297,7 +297,7 @@ class Engine:
         """A thread was given the unit and did not begin it."""
         del self._running[unit]
         self._staging.withdraw(unit)
-        self._claims.release_ahead(self.snapshot.pack_name(unit[0]), unit)
+        self._claims.release_ahead(unit)
 
     def _take(self) -> Batch | None:
         while self._look_again and self._look_again[0][0] <= self._clock():

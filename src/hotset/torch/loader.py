@@ -181,6 +181,11 @@ class HotLoader(torch.utils.data.DataLoader[Any]):
         return self._hot_dataset.snapshot
 
     @property
+    def classes(self) -> list[str]:
+        """Their names, by number, with ``target="directory"``."""
+        return self._hot_dataset.classes
+
+    @property
     def _hot_dataset(self) -> HotDataset:
         dataset = self.dataset
         assert isinstance(dataset, HotDataset)

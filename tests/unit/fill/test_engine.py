@@ -405,9 +405,9 @@ class TestFailures:
             source.served = {"large": body[:150_000] + b"b" * 50_000}
             engine.load()
             assert engine.wait_loaded(30)
-            [error] = engine.failures().values()
-            assert isinstance(error, Changed)
-            assert "SHA-256" in str(error)
+            errors = list(engine.failures().values())  # of whichever stripes were the last
+            assert errors
+            assert all(isinstance(error, Changed) and "SHA-256" in str(error) for error in errors)
             assert held(engine) == 0
             source.served = {"large": body}
             engine.load()

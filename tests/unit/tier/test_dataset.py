@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 import unicodedata
 from pathlib import Path
 from typing import NoReturn
@@ -212,9 +213,15 @@ class TestPublish:
         assert {entry.kind for entry in collect(dataset.cache, now=0)} == {"snapshot", "pack"}
         assert dataset.digests() == [two.digest]
 
-    def test_nothing_is_garbage_because_the_current_one_is_not_known(self, dataset: DatasetDirectory):
+    @pytest.mark.parametrize("what", ["current", "objects.arrow", "sums.json", "snapshots"])
+    def test_nothing_is_garbage_because_the_current_one_is_not_known(self, dataset: DatasetDirectory, what: str):
         snapshot = filled(dataset, OBJECTS)
-        (dataset.path / "current").write_bytes(b"{")
+        [path] = dataset.path.rglob(what)
+        if what == "current":
+            path.write_bytes(b"{")
+        else:
+            path.rename(path.with_name("lost"))
+            (dataset.path / "snapshots").mkdir(exist_ok=True)
         assert collect(dataset.cache, now=0) == []
         publish(dataset, OBJECTS)
         assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(all_units(snapshot))
@@ -297,6 +304,24 @@ class TestRemove:
         two = filled(dataset, contents(seed=1), listed_ns=LISTED + 1).digest
         assert dataset.remove_snapshot(one)
         assert sorted(os.listdir(dataset.trees)) == [two, f"{two}.ledger"]
+
+    @pytest.mark.parametrize("by", ["its last user", "the collection"])
+    def test_with_the_large_objects_on_their_way_into_its_tree(self, cache: CacheDirectory, by: str):
+        dataset = dataset_in(cache, "files", layout="files")
+        snapshot = publish(dataset, OBJECTS)
+        number = snapshot.packs[snapshot.find("large")]
+        shelf = open_shelf(dataset, snapshot)
+        assert shelf.write(number, 1, unit_of(snapshot, OBJECTS, number, 1))
+        shelf.close()
+        assert len(hidden_files(dataset.trees)) == 1
+        publish(dataset, contents(seed=1), listed_ns=LISTED + 1)
+        if by == "the collection":
+            told = collect(cache, now=time.time(), dry_run=True)
+            assert collect(cache, now=time.time()) == told
+            assert [(entry.kind, entry.bytes >= len(OBJECTS["large"]) // 4) for entry in told] == [("snapshot", True)]
+        else:
+            assert dataset.remove_snapshot(snapshot.digest)
+        assert os.listdir(dataset.trees) == []
 
     @pytest.mark.soak
     def test_open_against_remove(self, dataset: DatasetDirectory, rounds: int):

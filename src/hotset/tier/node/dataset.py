@@ -126,7 +126,7 @@ class DatasetDirectory:
             return None
 
     def checked_current(self) -> Current | None:
-        """As `current`, but `Corrupt` if the file is damaged: for those who tell the user, or remove what it does not name."""
+        """As `current`, but `Corrupt` if the file is damaged: for those who tell the user."""
         path = self.path / "current"
         try:
             return Current(**json.loads(path.read_bytes()))

@@ -70,7 +70,7 @@ class TreeShelf:
 
     def verify_presence(self, number: int, unit: int) -> bool:
         with self._lock:
-            self._forget_ledger()
+            self._tree.ledger = None
             self._prepare(again=True)
             check = self.reader.stored_check(number, unit)
             if check is None or self._tree.holds(number, unit, check):
@@ -103,19 +103,20 @@ class TreeShelf:
 
     def finish(self, number: int) -> list[int]:
         """A tree is sealed as a whole, when everything is in it; until then, and afterwards, this costs next to nothing."""
-        ledger = self._ledger()
-        if ledger.sealed or not self._all_present(ledger):
-            return []
-        if not self._finishing.acquire(blocking=False):
-            return []  # several threads wrote the last units; one of them looks
-        try:
-            return self._check_and_seal(number)
-        finally:
-            self._finishing.release()
+        lost: list[int] = []
+        while not (ledger := self._ledger()).sealed and self._all_present(ledger):
+            if not self._finishing.acquire(blocking=False):
+                break  # several threads wrote the last units; one of them looks, and looks again when it is done
+            try:
+                lost += self._check_and_seal(number)
+            finally:
+                self._finishing.release()
+        return lost
 
     def _check_and_seal(self, number: int) -> list[int]:
         ledger = self._ledger()
         if ledger.sealed or ledger.present() < ledger.geometry.units:
+            self._absent = 0
             return []  # somebody did it, or found something damaged, between our look and our turn
         bad = {pack: found for pack in range(self.snapshot.pack_count) if (found := self.repair(pack))}
         if bad:
@@ -132,11 +133,13 @@ class TreeShelf:
                 writer.cut()
                 self._cache.space.recount()
                 return []
-        self._forget_ledger()  # dropped, or another filler found something damaged: it is not complete
+        self._tree.ledger = None  # dropped, or another filler found something damaged: it is not complete
         return []
 
     def _all_present(self, ledger: MappedPack) -> bool:
-        """Asked after each write, so it goes on where it found an absent unit the last time."""
+        """Asked after each write, so it goes on where it found an absent unit the last time (which may be too far if
+        something was taken out since: whoever acts on it counts).
+        """
         unit, words = self._absent, ledger.words
         while unit < len(words) and words[unit]:
             unit += 1
@@ -222,7 +225,7 @@ class TreeShelf:
         with PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer:
             writer.mark(self._tree.bases[number] + unit, check)
             if writer.identity != ledger.identity:
-                self._forget_ledger()  # another filler found something damaged, and made a new one
+                self._tree.ledger = None  # another filler found something damaged, and made a new one
 
     # -- the tree ------------------------------------------------------------------------------------------------------
 
@@ -231,11 +234,6 @@ class TreeShelf:
         if ledger is None:
             raise NotFound(f"the tree {self._tree.root} was dropped; open the dataset again")
         return ledger
-
-    def _forget_ledger(self) -> None:
-        """The path may name another file by now."""
-        self._tree.ledger = None
-        self._absent = 0
 
     def _prepare(self, *, again: bool = False) -> None:
         """Make the tree and its ledger, or adopt what is there after checking what cannot be trusted. Done ``again``,
@@ -340,7 +338,7 @@ class TreeShelf:
 
     def _new_ledger(self, *, without: set[int]) -> None:
         """Only under the lock of the space: two that did it at once would mark again what the other one removed."""
-        self._forget_ledger()
+        self._tree.ledger = None
         ledger = self._ledger()
         words = ledger.words.tolist()
         for unit in without:
@@ -352,7 +350,7 @@ class TreeShelf:
         temporary.rename(self._tree.ledger_path)
         if self._cache.durable:
             fsync_directory(self._dataset.trees)
-        self._forget_ledger()
+        self._tree.ledger = None
         self._tree.account()
 
     def _finish_large(self) -> None:
