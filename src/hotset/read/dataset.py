@@ -18,11 +18,7 @@ import numpy.typing as npt
 
 from hotset.errors import Closed, Corrupt, HotsetError, InvalidInput
 from hotset.fill.client import FillClient
-<<<<<<< HEAD
-from hotset.fill.progress import FillStats, Progress
-=======
-from hotset.fill.progress import Failures, Progress
->>>>>>> main
+from hotset.fill.progress import Failures, FillStats, Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
 from hotset.read.file import ObjectFile, ObjectReader
 from hotset.read.keys import Keys
