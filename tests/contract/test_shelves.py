@@ -304,6 +304,10 @@ class ShelfContract:
         }[how]
         path.unlink()
         path.write_bytes(damaged)
+        reader = open_reader(dataset, snapshot)
+        reader.scan()
+        assert not reader.complete, "nobody is kept from opening the dataset"
+        assert reader.held(number) == 0
         shelf = open_one()
         assert shelf.admit(number)
         assert not shelf.present(number, unit)

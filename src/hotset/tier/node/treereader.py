@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+from hotset.errors import Corrupt
 from hotset.snapshot import Snapshot
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.packfile import count_words
@@ -32,16 +34,19 @@ class TreeReader:
 
     @property
     def complete(self) -> bool:
-        ledger = self.tree.open_ledger()
-        return ledger is not None and ledger.sealed
+        with suppress(Corrupt):  # a filler makes it anew
+            ledger = self.tree.open_ledger()
+            return ledger is not None and ledger.sealed
+        return False
 
     def held(self, number: int) -> int:
         """How many units of a pack are here."""
-        ledger = self.tree.open_ledger()
-        if ledger is None or not ledger.trusted:
-            return 0
-        base = self.tree.bases[number]
-        return count_words(ledger.words[base : base + self.tree.snapshot.pack_units[number]])
+        with suppress(Corrupt):
+            ledger = self.tree.open_ledger()
+            if ledger is not None and ledger.trusted:
+                base = self.tree.bases[number]
+                return count_words(ledger.words[base : base + self.tree.snapshot.pack_units[number]])
+        return 0
 
     def marked(self, number: int) -> list[int]:
         """The units of a pack that should be here, whether or not a crash of the machine makes that doubtful."""
