@@ -214,10 +214,14 @@ class TestTrouble:
 
 
 class TestResume:
-    @pytest.mark.parametrize(("workers", "method"), WAYS)
-    @pytest.mark.parametrize("steps", [0, 1, 6, 11])
+    @pytest.mark.parametrize(
+        ("workers", "method", "steps"),
+        [*((0, None, steps) for steps in (0, 1, 6, 11)), (2, "fork", 6), (2, "fork", 11), (2, "spawn", 6)],
+    )
     def test_in_the_middle_of_an_epoch(self, place, workers, method, steps):
         options = {"target": "key", "batch_size": 10, "num_workers": workers, "multiprocessing_context": method}
+        if method == "spawn":
+            options["persistent_workers"] = True  # each imports torch
         with loader(place, target="key", batch_size=10) as batches:
             whole = [keys_of(batches), keys_of(batches), keys_of(batches)]
         with loader(place, **options) as batches:
@@ -283,7 +287,7 @@ class TestResume:
 class TestOtherLoaders:
     """For those who have a loader of their own."""
 
-    @pytest.mark.parametrize(("workers", "method"), WAYS)
+    @pytest.mark.parametrize(("workers", "method"), WAYS[:2])
     def test_torchs(self, place, proxy, workers, method):
         with HotDataset(place, target="key") as samples:
             sampler = HotSampler(samples, seed=1)
@@ -293,7 +297,7 @@ class TestOtherLoaders:
                 assert [keys_of(ours), keys_of(ours)] == epochs
         assert proxy.gets == dict.fromkeys(KEYS, 1)
 
-    @pytest.mark.parametrize(("workers", "method"), WAYS)
+    @pytest.mark.parametrize(("workers", "method"), WAYS[:2])
     def test_torchdatas_with_its_state(self, place, workers, method):
         def stateful(samples):
             return StatefulDataLoader(
