@@ -48,9 +48,9 @@ class Claims:
         return self._locks.try_acquire(place_of(name, unit[1]))
 
     def take_run(self, name: bytes, units: Sequence[Unit]) -> bool:
-        """Claim neighbouring units of one pack together. Each is then released on its own."""
-        if len(units) < 2:
-            return False
+        """Claim neighbouring units of one pack together; False if another filler has some of them. Each is then released
+        on its own.
+        """
         first, last = units[0][1], units[-1][1]
         if not self._locks.try_acquire(place_of(name, first), last - first + 1):
             return False

@@ -148,7 +148,8 @@ class FillService:
             mounts.append(
                 (entry.path, Retrying(source, self.settings.retry, cancel=self._cancel, on_retry=self._note_retry))
             )
-        whole: Source = CombinedSource(mounts)
+        [(path, first), *others] = mounts
+        whole: Source = CombinedSource(mounts) if path or others else first  # a layer less around each read
         whole = filtered(whole, include=self.settings.include, exclude=self.settings.exclude)
         if self.settings.max_rate:
             whole = RateLimited(whole, self.settings.max_rate, cancel=self._cancel)

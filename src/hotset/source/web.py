@@ -54,7 +54,7 @@ class Web:
         self._options = options
         self._env = env
         self._timeout = urllib3.Timeout(connect=options.connect_timeout, read=options.read_timeout)
-        self._managers: dict[str | None, urllib3.PoolManager] = {}
+        self._managers: dict[tuple[str | None, bool], urllib3.PoolManager] = {}
         self._tls: ssl.SSLContext | None = None
 
     def request(
@@ -78,7 +78,7 @@ class Web:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput(f"{what}: not an http or https URL")
         proxy = proxy_for(url, self._options, self._env)
-        manager = self._manager(proxy)
+        manager = self._manager(proxy, tls=parts.scheme == "https" or (proxy or "").startswith("https:"))
         pool = manager.connection_from_host(parts.hostname, parts.port, parts.scheme)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if proxy is not None and parts.scheme == "http":
@@ -117,16 +117,17 @@ class Web:
             raise Unavailable(f"{what}: {_failure(error)}") from error
         return Reply(response.status, response.headers, content, whole)
 
-    def _manager(self, proxy: str | None) -> urllib3.PoolManager:
-        manager = self._managers.get(proxy)
+    def _manager(self, proxy: str | None, *, tls: bool) -> urllib3.PoolManager:
+        """Without TLS there is no context: to read the certificates of all authorities takes as long as a page of a listing."""
+        manager = self._managers.get((proxy, tls))
         if manager is None:
-            maxsize, context = self._options.max_connections, self._context()
+            maxsize, context = self._options.max_connections, self._context() if tls else None
             if proxy is None:
                 manager = urllib3.PoolManager(maxsize=maxsize, ssl_context=context)
             else:
                 url, headers = _proxy(proxy)
                 manager = urllib3.ProxyManager(url, maxsize=maxsize, ssl_context=context, proxy_headers=headers)
-            manager = self._managers.setdefault(proxy, manager)
+            manager = self._managers.setdefault((proxy, tls), manager)
         return manager
 
     def _context(self) -> ssl.SSLContext:

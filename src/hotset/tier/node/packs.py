@@ -53,11 +53,18 @@ class PackShelf:
         if number in self._refused:
             return False
         with self._lock:
-            if self._usable(number) is None and (number not in self._admitted() or not self._make(number)):
-                self._refused.add(number)
-                return False
-            self._ready.add(number)
+            here = self._usable(number) is not None
+        # Made without the lock: a shuffled epoch begins with thousands of files, and others look at theirs meanwhile.
+        if not here and (number not in self._admitted() or not self._make(number)):
+            self._refused.add(number)
+            return False
+        self._ready.add(number)
+        return True
+
+    def admissible(self, number: int) -> bool:
+        if number in self._ready:
             return True
+        return number not in self._refused and number in self._admitted()
 
     def reconsider(self) -> None:
         with self._lock:
@@ -72,6 +79,8 @@ class PackShelf:
     def present(self, number: int, unit: int) -> bool:
         mapped = self.reader.mapped(number)
         if mapped is None:
+            if not os.path.exists(self.reader.path(number)):
+                return False  # asked under the engine's lock: not to wait for who opens another pack
             with self._lock:
                 mapped = self._usable(number)
         return mapped is not None and mapped.words[unit] != 0
@@ -250,12 +259,15 @@ class PackShelf:
 
     def _admitted(self) -> set[int]:
         """The fixed choice of packs, made when the first absent one is asked for."""
-        if self._chosen is None:
+        chosen = self._chosen
+        if chosen is not None:
+            return chosen
+        with self._lock:
             share = share_of(self._cache, self._dataset, sum(self._costs))
             names = self.snapshot.pack_names()
             held = [number for number, name in enumerate(names) if (self._dataset.packs / name.hex()).exists()]
-            self._chosen = admitted(names, self._costs, share, held)
-        return self._chosen
+            self._chosen = chosen = admitted(names, self._costs, share, held)
+        return chosen
 
     def _make(self, number: int) -> bool:
         cost = self._costs[number]
