@@ -319,8 +319,8 @@ class Engine:
         return unit in self._waiters or unit not in self._failed
 
     def _has_place(self, unit: Unit) -> bool:
-        if self._shelf.admissible(unit[0]):
-            return True  # its pack's file is made by the thread that fetches it: thousands of them would be made here
+        if self._shelf.admit(unit[0]):
+            return True
         while not self._staging.promise(unit, self._size(unit)):
             oldest = self._staging.oldest()
             if oldest is None or self._due(oldest):
@@ -388,10 +388,8 @@ class Engine:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
-        if waiters or outcome is None or isinstance(outcome, HotsetError):
+        if waiters or outcome is None or isinstance(outcome, HotsetError) or not self._staging.put(unit, outcome):
             self._staging.withdraw(unit)
-        elif self._staging.promise(unit, len(outcome)):  # else made before, or a place in the cache was expected
-            self._staging.put(unit, outcome)
 
     def _drop_stale(self) -> None:
         """Free the places of staged objects that the order does not come to soon."""

@@ -61,11 +61,6 @@ class PackShelf:
         self._ready.add(number)
         return True
 
-    def admissible(self, number: int) -> bool:
-        if number in self._ready:
-            return True
-        return number not in self._refused and number in self._admitted()
-
     def reconsider(self) -> None:
         with self._lock:
             self._refused.clear()

@@ -52,9 +52,6 @@ class Shelf(Protocol):
     def admit(self, number: int) -> bool:
         """Whether units of this pack may be stored; makes room. False means: read through, do not keep."""
 
-    def admissible(self, number: int) -> bool:
-        """Whether `admit` is expected to say yes: a guess that costs next to nothing, and makes no room."""
-
     def reconsider(self) -> None:
         """Ask again for packs that were refused; room may have come free."""
 

@@ -56,9 +56,6 @@ class TreeShelf:
     def admit(self, number: int) -> bool:
         return True  # the constructor admitted the whole tree
 
-    def admissible(self, number: int) -> bool:
-        return True
-
     def reconsider(self) -> None:
         """Nothing is ever refused."""
 
