@@ -52,13 +52,11 @@ def train(rank: int, options: argparse.Namespace, data: str, meeting: str) -> No
     ) as batches:
         model = DistributedDataParallel(getattr(torchvision.models, options.model)(num_classes=len(batches.classes)))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        first = 0
         if options.resume:
             saved = torch.load(options.state, weights_only=True)
             model.module.load_state_dict(saved["model"])
             batches.load_state_dict(saved["data"])
-            first = saved["data"]["epoch"]
-        for _ in range(first, options.epochs):
+        for _ in range(batches.epoch, options.epochs):
             for images, classes in batches:
                 optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(model(images), classes)

@@ -179,7 +179,7 @@ class TestTrouble:
             hot.load(wait=False)
             assert hot[3] == DATA[KEYS[3]]
             samples = HotDataset(hot, target="key")
-            assert sorted(keys_of(HotLoader(samples, 10, num_workers=3, multiprocessing_context="fork"))) == KEYS
+            assert sorted(keys_of(HotLoader(samples, 10, num_workers=2, multiprocessing_context="fork"))) == KEYS
         assert max(proxy.gets.values()) == 1
 
     def test_an_interrupt_ends_all_of_it(self, place, proxy, tmp_path):

@@ -152,6 +152,11 @@ class HotLoader(torch.utils.data.DataLoader[Any]):
 
     # -- where it stands -------------------------------------------------------------------------------------------------
 
+    @property
+    def epoch(self) -> int:
+        """The next iteration is this epoch."""
+        return self._samples.epoch
+
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch. Not needed: each iteration is the next."""
         self._samples.set_epoch(epoch)

@@ -74,6 +74,11 @@ class HotSampler(torch.utils.data.Sampler[int]):
         if drop_last and len(dataset) < self.world:
             raise InvalidInput(f"{len(dataset)} samples for {self.world} ranks leave nothing with drop_last")
 
+    @property
+    def epoch(self) -> int:
+        """Of the next iteration."""
+        return self._epoch
+
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch (from its beginning, unless a state of it was loaded)."""
         if epoch != self._epoch:
