@@ -297,6 +297,7 @@ class TestOtherLoaders:
                 assert [keys_of(ours), keys_of(ours)] == epochs
         assert proxy.gets == dict.fromkeys(KEYS, 1)
 
+    @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # of torchdata
     @pytest.mark.parametrize(("workers", "method"), WAYS[:2])
     def test_torchdatas_with_its_state(self, place, workers, method):
         def stateful(samples):
