@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hotset.snapshot import Snapshot
+from hotset.snapshot import Snapshot, Units
 
 __all__ = ["Agenda", "Batch", "Unit"]
 
@@ -68,14 +68,15 @@ class Agenda:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        self._units = Units(snapshot)
         self._wanted: deque[Unit] = deque()
         self._order: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._occurrences: _Occurrences | None = None  # where each object stands in the order; made when asked
+        self._occurrences: _Occurrences | None = None  # where each unit stands in the order; made when asked
         self._ends: npt.NDArray[np.int64] = np.empty(0, np.int64)  # bytes of the order up to and with each place
         self._next = 0  # place in the order of what is fetched next
         self._read = 0  # place in the order behind what was read last
         self._ahead = 0  # bytes that may be fetched beyond what was read
-        self._held: deque[Unit] = deque()  # units of the object that the order has come to
+        self._held: deque[Unit] = deque()  # the unit that the order has come to, and what a thread gave back
         self._load: deque[range] = deque()  # positions
         self._loading: deque[Unit] = deque()
 
@@ -91,12 +92,11 @@ class Agenda:
         self._loading.extendleft(units)
 
     def follow(self, order: npt.NDArray[np.uint64], ahead: int) -> None:
-        """The positions that will be read, in that order; replaces an earlier order. At most ``ahead`` bytes are fetched
-        beyond the last one that was read.
+        """The units that will be read (their numbers, see `Units`), in that order; replaces an earlier order. At most
+        ``ahead`` bytes are fetched beyond the last one that was read.
         """
-        places = order.astype(np.int64)
-        self._ends = np.cumsum(self._snapshot.size_array()[places], dtype=np.int64)  # first, since it may be refused
-        self._order = places
+        self._ends = np.cumsum(self._units.sizes(order), dtype=np.int64)  # first, since it may be refused
+        self._order = order.astype(np.int64)
         self._occurrences = None
         self._next = self._read = 0
         self._ahead = ahead
@@ -106,33 +106,36 @@ class Agenda:
         """Everything, in the order of keys, when nothing more urgent is left."""
         self._load.append(positions)
 
-    def advance(self, positions: Iterable[int]) -> None:
-        """These were read: the window of the order moves on."""
+    def advance(self, units: Iterable[int]) -> None:
+        """These (numbers of units) were read: the window of the order moves on."""
         if not len(self._order):
             return
-        for position in positions:
-            place, repeated = self._stands(position, self._read)
-            # An object that the order names again only far ahead was read for an earlier place, by a slower reader.
+        for number in units:
+            place, repeated = self._stands(number, self._read)
+            # A unit that the order names again only far ahead was read for an earlier place, by a slower reader.
             if place is not None and not (repeated and place >= self._next):
                 self._read = place + 1
         if self._read >= self._next:  # what was read was fetched on demand if the order had not come to it
             self._next = self._read
             self._held = deque()
 
-    def due(self, position: int, late: int) -> bool:
-        """Whether the object stands in the window of what is read next, or at most ``late`` bytes behind what was read
+    def due(self, unit: Unit, late: int) -> bool:
+        """Whether the unit stands in the window of what is read next, or at most ``late`` bytes behind what was read
         last: of several readers, some are slower.
         """
         if not len(self._order):
             return False
         behind = int(self._ends[self._read - 1]) if self._read else 0
-        place, _ = self._stands(position, int(np.searchsorted(self._ends, max(0, behind - late), side="left")))
+        place, _ = self._stands(self.number(unit), int(np.searchsorted(self._ends, max(0, behind - late), side="left")))
         return place is not None and (place < self._next or self._within_window(place))
 
-    def _stands(self, position: int, start: int) -> tuple[int | None, bool]:
+    def number(self, unit: Unit) -> int:
+        return self._units.number(*unit)
+
+    def _stands(self, number: int, start: int) -> tuple[int | None, bool]:
         if self._occurrences is None:
             self._occurrences = _Occurrences(self._order)
-        return self._occurrences.first(position, start)
+        return self._occurrences.first(number, start)
 
     def cancel(self) -> None:
         """Forget the order and the load; what is wanted stays."""
@@ -239,14 +242,14 @@ class Agenda:
         while not self._held:
             if self._next >= len(self._order) or not self._within_window(self._next):
                 return None
-            self._held.extend(units_of(self._snapshot, int(self._order[self._next])))
+            self._held.append(self._units.unit(int(self._order[self._next])))
             self._next += 1
         return self._held[0]
 
     def _within_window(self, place: int) -> bool:
         behind = int(self._ends[self._read - 1]) if self._read else 0
         ahead = int(self._ends[place]) - behind
-        return ahead <= self._ahead or place == self._read  # a single object larger than the window still goes
+        return ahead <= self._ahead or place == self._read  # a single unit larger than the window still goes
 
     def _head_of_load(self) -> Unit | None:
         while not self._loading:
@@ -262,15 +265,15 @@ class Agenda:
 
 
 class _Occurrences:
-    """Where each position stands in an order, which may name it several times. 16 bytes for each place."""
+    """Where each unit stands in an order, which may name it several times. 16 bytes for each place."""
 
     def __init__(self, order: npt.NDArray[np.int64]) -> None:
         self._places = np.argsort(order, kind="stable")
-        self._positions = order[self._places]
+        self._numbers = order[self._places]
 
-    def first(self, position: int, start: int) -> tuple[int | None, bool]:
+    def first(self, number: int, start: int) -> tuple[int | None, bool]:
         """The first place at or after ``start``, if there is one, and whether there is one before ``start``."""
-        low, high = np.searchsorted(self._positions, [position, position + 1])
+        low, high = np.searchsorted(self._numbers, [number, number + 1])
         places = self._places[low:high]
         at = int(np.searchsorted(places, start))
         return (int(places[at]) if at < len(places) else None), at > 0

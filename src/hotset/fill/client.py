@@ -112,13 +112,14 @@ class FillClient:
         return self._request({"op": "newest", "digest": digest, "position": position})[1]
 
     def follow(self, digest: str, order: npt.NDArray[np.uint64], ahead: int) -> None:
+        """Tell which units (their numbers) will be read, in that order."""
         data = order.tobytes()
         self._following = (digest, data, ahead)
         self._request({"op": "follow", "digest": digest, "ahead": ahead}, data)
 
-    def advance(self, digest: str, positions: Iterable[int]) -> None:
-        """Tell what was read. Nothing is waited for, and a lost message does no harm."""
-        data = array("Q", positions).tobytes()
+    def advance(self, digest: str, units: Iterable[int]) -> None:
+        """Tell which units (their numbers) were read. Nothing is waited for, and a lost message does no harm."""
+        data = array("Q", units).tobytes()
         with suppress(wire.ConnectionLost, OSError):
             wire.send(self._connection(), {"op": "read", "digest": digest, "silent": True}, [data])
 

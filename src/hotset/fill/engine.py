@@ -96,7 +96,7 @@ class Engine:
         with self._lock:
             self._check_open()
             self._counters.damaged += len(damaged)
-            self._agenda.advance(dict.fromkeys(self.snapshot.unit_range(*unit)[0] for unit in units))
+            self._agenda.advance(map(self._agenda.number, units))
             for unit in units:
                 future: Future[Outcome] = Future()
                 futures.append(future)
@@ -119,7 +119,7 @@ class Engine:
         return data
 
     def follow(self, order: npt.NDArray[np.uint64], ahead: int) -> None:
-        """Fetch in this order of positions, at most ``ahead`` bytes beyond what was read."""
+        """Fetch in this order of units (their numbers), at most ``ahead`` bytes beyond what was read."""
         self._shelf.reconsider()
         with self._lock:
             self._check_open()
@@ -127,11 +127,11 @@ class Engine:
             self._drop_stale()
             self._wake(self._pace.limit)
 
-    def advance(self, positions: Sequence[int]) -> None:
-        """These objects were read without being asked for here."""
+    def advance(self, units: Sequence[int]) -> None:
+        """These units (their numbers) were read without being asked for here."""
         with self._lock:
-            self._agenda.advance(positions)
-            self._wake(len(positions))
+            self._agenda.advance(units)
+            self._wake(len(units))
 
     def load(self) -> None:
         """Fetch everything that has a place in the cache, in the order of keys."""
@@ -332,8 +332,7 @@ class Engine:
         return True
 
     def _due(self, unit: Unit) -> bool:
-        position, _, _ = self.snapshot.unit_range(*unit)
-        return self._agenda.due(position, late=self._staging.capacity // 2)
+        return self._agenda.due(unit, late=self._staging.capacity // 2)
 
     def _keep(self, unit: Unit) -> bool:
         """Whether a unit that a load has come to has a place; claims the absent units behind it together with it."""

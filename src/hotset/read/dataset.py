@@ -186,7 +186,8 @@ class Dataset(Sequence[bytes]):
         self._reader.scan()
         if self.complete:
             return
-        self._fill.follow(self._snapshot.digest, positions, self._options.lookahead if lookahead is None else lookahead)
+        units = self._fetching.numbers.of_objects(positions).astype(np.uint64)
+        self._fill.follow(self._snapshot.digest, units, self._options.lookahead if lookahead is None else lookahead)
 
     def reload(self) -> Changes:
         """List the source again and make the result the current snapshot, for those who open the dataset from now on.

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hotset.errors import Changed, Corrupt, HotsetError, Unavailable
 from hotset.fill.client import FillClient
-from hotset.snapshot import Snapshot
+from hotset.snapshot import Snapshot, Units
 from hotset.tier.node.shelf import UnitReader
 
 __all__ = ["Fetching", "OnChanged", "ReadOptions"]
@@ -50,6 +50,7 @@ class Fetching:
         self._fill = fill
         self._options = options
         self._sizes = snapshot.sizes
+        self.numbers = Units(snapshot)  #: in which the filler is told what is read
         self._noticed: list[int] = []
         self.count_from_zero()
 
@@ -120,7 +121,7 @@ class Fetching:
         absent = [place for place, part in enumerate(parts) if part is None]
         for (number, unit), part in zip(units, parts, strict=True):
             if part is not None:
-                self._notice(self._snapshot.unit_range(number, unit)[0])
+                self._notice(self.numbers.number(number, unit))
         self.reads += len(units)
         if absent:
             started = time.perf_counter()
@@ -157,9 +158,9 @@ class Fetching:
             self._reader.forget(number)  # the filler finds the damage as well, and fetches anew
             return None
 
-    def _notice(self, position: int) -> None:
+    def _notice(self, number: int) -> None:
         """Remember a read for the filler, whose window moves on with the reading."""
-        self._noticed.append(position)
+        self._noticed.append(number)
         if len(self._noticed) >= NOTICE_EVERY:
             self._tell_noticed()
 

@@ -9,5 +9,18 @@ from hotset.snapshot.diff import Changes, diff
 from hotset.snapshot.index import Pack, Snapshot, prepare, write_index
 from hotset.snapshot.listing import Listing
 from hotset.snapshot.plan import Plan, PlanParameters, plan
+from hotset.snapshot.units import Units
 
-__all__ = ["Changes", "Listing", "Pack", "Plan", "PlanParameters", "Snapshot", "diff", "plan", "prepare", "write_index"]
+__all__ = [
+    "Changes",
+    "Listing",
+    "Pack",
+    "Plan",
+    "PlanParameters",
+    "Snapshot",
+    "Units",
+    "diff",
+    "plan",
+    "prepare",
+    "write_index",
+]

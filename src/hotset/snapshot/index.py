@@ -129,7 +129,7 @@ class Snapshot:
         self.pack_first = _view(packs.column("first"), "Q")
         self.pack_sizes = _view(packs.column("size"), "Q")
         self.pack_units = _view(packs.column("units"), "I")
-        self._stripes = _view(packs.column("stripe"), "I")
+        self.stripes = _view(packs.column("stripe"), "I")
 
     def __len__(self) -> int:
         return self._count
@@ -147,7 +147,7 @@ class Snapshot:
             after - first,
             self.pack_sizes[number],
             self.pack_units[number],
-            self._stripes[number],
+            self.stripes[number],
         )
 
     def pack_name(self, number: int) -> bytes:
@@ -216,7 +216,7 @@ class Snapshot:
 
     def unit_range(self, number: int, unit: int) -> tuple[int, int, int]:
         """(position of the object, start, end): which bytes of which object are unit ``unit`` of pack ``number``."""
-        stripe = self._stripes[number]
+        stripe = self.stripes[number]
         position = self.pack_first[number] + (0 if stripe else unit)
         size = self.sizes[position]
         if not stripe:
@@ -225,13 +225,13 @@ class Snapshot:
 
     def unit_offset(self, number: int, unit: int) -> int:
         """Where unit ``unit`` begins in the data of pack ``number``."""
-        stripe = self._stripes[number]
+        stripe = self.stripes[number]
         return unit * stripe if stripe else self.offsets[self.pack_first[number] + unit]
 
     def units_of(self, position: int, start: int = 0, end: int | None = None) -> tuple[int, range]:
         """(pack, units) that hold the bytes ``[start, end)`` of an object."""
         number = self.packs[position]
-        stripe = self._stripes[number]
+        stripe = self.stripes[number]
         if not stripe:
             unit = position - self.pack_first[number]
             return number, range(unit, unit + 1)

@@ -69,6 +69,10 @@ class Fetcher:
     def positions(self, batch: Batch) -> list[int]:
         return [self.snapshot.unit_range(*unit)[0] for unit in batch.units]
 
+    def due(self, position: int, *, late: int) -> bool:
+        number, [unit] = self.snapshot.units_of(position)
+        return self.agenda.due((number, unit), late)
+
     def take_all(self, **said) -> list[int]:
         return list(iter(lambda: self.take(**said), None))
 
@@ -168,17 +172,31 @@ class TestWindow:
         fetcher.agenda.advance([3])
         assert fetcher.take_all() == [11, 12, 13]
 
-    def test_a_single_object_larger_than_the_window_still_goes(self, snapshot_of):
-        fetcher = Fetcher(snapshot_of([100, 5000, 100, 5000]))
-        fetcher.agenda.follow(order_of(0, 1, 2, 3), 150)
+    def test_a_single_unit_larger_than_the_window_still_goes(self, snapshot_of):
+        fetcher = Fetcher(snapshot_of([100, 5000, 100]))
+        fetcher.agenda.follow(order_of(*range(27)), 150)  # the second object has 25 stripes of 200
         assert fetcher.take_all() == [0]
-        fetcher.agenda.advance([0])
-        assert set(fetcher.take_all()) == {1}
-        assert len(fetcher.fetched) == 1 + 5000 // 200
-        fetcher.agenda.advance([1])
+        for unit in range(25):
+            fetcher.agenda.advance([unit])
+            assert fetcher.take_all() == [1]
+        assert len(fetcher.fetched) == 1 + 25
+        fetcher.agenda.advance([25])
         assert fetcher.take_all() == [2]
-        fetcher.agenda.advance([2])
-        assert set(fetcher.take_all()) == {3}
+
+    def test_the_window_moves_on_within_a_large_object(self, snapshot_of):
+        """However large it is: what is fetched ahead of the reading is bounded."""
+        fetcher = Fetcher(snapshot_of([5000]))
+        fetcher.agenda.follow(order_of(*range(25)), 600)
+        assert len(fetcher.take_all()) == 3
+        fetcher.agenda.advance([0])
+        assert len(fetcher.take_all()) == 1
+
+    def test_stripes_in_any_order(self, snapshot_of):
+        fetcher = Fetcher(snapshot_of([5000, 100]))
+        fetcher.agenda.follow(order_of(24, 3, 25, 0), EVERYTHING)
+        fetcher.take_all()
+        assert fetcher.snapshot.units_of(0)[0] == 0
+        assert fetcher.fetched == {(0, 24), (0, 3), (1, 0), (0, 0)}
 
     def test_a_window_of_nothing_still_lets_the_next_object_through(self, fetcher):
         fetcher.agenda.follow(order_of(4, 5), 0)
@@ -253,21 +271,21 @@ class TestDue:
     """Which objects are worth keeping until they are read."""
 
     def test_without_an_order_nothing_is(self, fetcher):
-        assert not fetcher.agenda.due(0, late=1000)
+        assert not fetcher.due(0, late=1000)
 
     def test_what_stands_in_the_window_is_and_what_lies_behind_it_is_not(self, fetcher):
         fetcher.agenda.follow(order_of(*range(100)), 500)
-        assert [n for n in range(100) if fetcher.agenda.due(n, late=0)] == [0, 1, 2, 3, 4]
+        assert [n for n in range(100) if fetcher.due(n, late=0)] == [0, 1, 2, 3, 4]
 
     def test_what_was_passed_lately_still_is(self, fetcher):
         fetcher.agenda.follow(order_of(*range(100)), 500)
         fetcher.agenda.advance([49])
-        assert [n for n in range(100) if fetcher.agenda.due(n, late=300)] == list(range(46, 55))
+        assert [n for n in range(100) if fetcher.due(n, late=300)] == list(range(46, 55))
 
     def test_a_cancelled_order_makes_nothing_due(self, fetcher):
         fetcher.agenda.follow(order_of(*range(100)), 500)
         fetcher.agenda.cancel()
-        assert not fetcher.agenda.due(0, late=1000)
+        assert not fetcher.due(0, late=1000)
 
 
 @given(
