@@ -287,3 +287,34 @@ def test_a_ledger_is_a_pack_without_data(tmp_path: Path):
     assert os.stat(path).st_size == ledger.geometry.data_at
     assert MappedPack.open_ledger(path, NAME, 3).words.tolist() == [0, 4711, 0]
     assert os.stat(path).st_blocks * 512 < 20_000
+
+
+class TestReadingIn:
+    """Pages come from the disk before they are used: of a large pack, unit by unit and each once."""
+
+    @pytest.fixture
+    def read_in(self, monkeypatch) -> list[int]:
+        sizes: list[int] = []
+        monkeypatch.setattr(packfile, "populate", lambda view: sizes.append(len(view)))
+        return sizes
+
+    def test_a_small_pack_at_once(self, path: str, read_in):
+        pack = open_pack(path)
+        del read_in[:]  # the header
+        pack.touch(*EXTENTS[0])
+        pack.touch(*EXTENTS[2])
+        assert read_in == [GEOMETRY.size]
+        assert pack.readable
+
+    def test_a_large_pack_unit_by_unit(self, path: str, read_in, monkeypatch):
+        monkeypatch.setattr(packfile, "WHOLE", 1000)
+        stripes = PackGeometry(3, GEOMETRY.size)
+        create_pack(f"{path}-large", NAME, stripes, mode=0o600, on_disk=True)
+        pack = open_pack(f"{path}-large", geometry=stripes)
+        del read_in[:]
+        for start, end in [(0, 2000), (4000, 5101), (0, 2000)]:
+            pack.touch(start, end)
+        assert read_in == [2000, 1101]
+        assert not pack.readable
+        pack.touch(2000, 4000)
+        assert pack.readable, "now it may be used without asking"

@@ -60,7 +60,7 @@ class PackGeometry:
 class MappedPack:
     """A pack file, mapped read-only. Costs no descriptor; stays readable after the file was unlinked."""
 
-    __slots__ = ("_on_disk", "_path", "_touched", "_view", "data", "geometry", "identity", "words")
+    __slots__ = ("_on_disk", "_path", "_seen", "_touched", "_view", "data", "geometry", "identity", "words")
 
     def __init__(self, path: str, name: bytes, geometry: PackGeometry, *, on_disk: bool) -> None:
         """FileNotFoundError if there is no such pack; `Corrupt` if the file is not the pack it should be."""
@@ -77,6 +77,7 @@ class MappedPack:
         self._path = path
         self._on_disk = on_disk
         self._touched = not on_disk
+        self._seen: set[int] = set()  # where the units of a large pack begin that were read in
         if on_disk:
             self._read_in(self._view[: geometry.data_at])
         magic, form, _, units, data_at, size, stored_name, _ = _HEADER.unpack_from(self._view)
@@ -88,16 +89,18 @@ class MappedPack:
         self.data = self._view[data_at:]
 
     def touch(self, start: int, end: int) -> None:
-        """Call before the first use of data: reads it in from the disk, so that a failing disk is `Corrupt` here and not a
-        signal later. The whole pack at once, unless it is large.
+        """Call before the first use of a unit (with its place): reads it in from the disk, so that a failing disk is `Corrupt`
+        here and not a signal later. The whole pack at once, unless it is large.
         """
-        if self._touched:
+        if self._touched or start in self._seen:
             return
         if self.geometry.size <= WHOLE:
             self._read_in(self.data)
             self._touched = True
         else:
             self._read_in(self.data[start:end])
+            self._seen.add(start)
+            self._touched = len(self._seen) == self.geometry.units
 
     @property
     def readable(self) -> bool:
