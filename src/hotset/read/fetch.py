@@ -9,6 +9,7 @@ from typing import Literal
 
 from hotset.errors import Changed, Corrupt, HotsetError, Unavailable
 from hotset.fill.client import FillClient
+from hotset.read.recent import Recent
 from hotset.snapshot import Snapshot, Units
 from hotset.tier.node.shelf import UnitReader
 
@@ -21,6 +22,10 @@ REQUEST_BYTES = 16 * 2**20
 #: Objects, or stripes of an object, that one request asks for at most: keeps requests and answers within a frame.
 REQUEST_OBJECTS = 4096
 REQUEST_STRIPES = 32
+#: Stripes without a place in the cache are kept for the next read, which may want another part of the same stripe: so many
+#: bytes of them, and only those of a request for a few.
+RECENT_BYTES = 64 * 2**20
+FEW_STRIPES = 8
 #: So many reads of a dataset that is still filling are told to the filler at once.
 NOTICE_EVERY = 32
 
@@ -50,6 +55,8 @@ class Fetching:
         self._fill = fill
         self._options = options
         self._sizes = snapshot.sizes
+        self._stripes = snapshot.stripes
+        self._recent = Recent(RECENT_BYTES)
         self.numbers = Units(snapshot)  #: in which the filler is told what is read
         self._noticed: list[int] = []
         self.count_from_zero()
@@ -66,7 +73,7 @@ class Fetching:
         number, units = self._snapshot.units_of(position, start, end)
         parts: list[memoryview] = []
         for first in range(0, len(units), REQUEST_STRIPES):
-            for part in self._units([(number, unit) for unit in units[first : first + REQUEST_STRIPES]]):
+            for part in self.units([(number, unit) for unit in units[first : first + REQUEST_STRIPES]]):
                 if isinstance(part, HotsetError):
                     data = self._newest(position, part)
                     return data if (start, end) == (0, self._sizes[position]) else data[start:end]
@@ -102,7 +109,7 @@ class Fetching:
             number, of_object = self._snapshot.units_of(position)
             if len(of_object) == 1 and self._sizes[position]:
                 units[position] = (number, of_object[0])
-        parts = dict(zip(units, self._units(list(units.values())), strict=True))
+        parts = dict(zip(units, self.units(list(units.values())), strict=True))
         for place, position in batch:
             try:
                 part = parts.get(position)
@@ -115,9 +122,9 @@ class Fetching:
                 if self._options.on_changed != "skip":
                     raise
 
-    def _units(self, units: Sequence[tuple[int, int]]) -> list[memoryview | HotsetError]:
+    def units(self, units: Sequence[tuple[int, int]]) -> list[memoryview | HotsetError]:
         """The bytes of these units, from the cache, else by asking the filler; or why one cannot be had."""
-        parts: list[memoryview | HotsetError | None] = [self._local(*unit) for unit in units]
+        parts: list[memoryview | HotsetError | None] = [self._here(unit) for unit in units]
         absent = [place for place, part in enumerate(parts) if part is None]
         for (number, unit), part in zip(units, parts, strict=True):
             if part is not None:
@@ -133,6 +140,8 @@ class Fetching:
                     parts[place] = self._arrived(*units[place]) if answer is None else answer
                     if isinstance(answer, memoryview):
                         self.bytes_through += len(answer)
+                        if self._stripes[units[place][0]] and len(units) <= FEW_STRIPES:
+                            self._recent.put(units[place], memoryview(bytes(answer)))  # without the rest of the answer
                 absent = [place for place in absent if parts[place] is None]
                 if not absent:
                     break
@@ -142,6 +151,10 @@ class Fetching:
         whole = [part for part in parts if part is not None]
         self.bytes += sum(len(part) for part in whole if isinstance(part, memoryview))
         return whole
+
+    def _here(self, unit: tuple[int, int]) -> memoryview | None:
+        data = self._local(*unit)
+        return self._recent.get(unit) if data is None else data
 
     def _arrived(self, number: int, unit: int) -> memoryview | None:
         """A unit that the filler says is in the cache now: in the file that is mapped, or in a new one."""
