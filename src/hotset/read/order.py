@@ -7,7 +7,7 @@ Only whole numbers are computed with, none of numpy's random streams, which may 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from hotset.errors import InvalidInput
 
-__all__ = ["SampleOrder"]
+__all__ = ["SampleOrder", "WindowedOrder"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -33,7 +33,7 @@ class SampleOrder:
         """All samples, each once, in the order of that epoch."""
         if not self.shuffle:
             return np.arange(self.count)
-        return np.argsort(_mixed(self.count, f"{self.snapshot} {self.seed} {epoch}"), kind="stable")
+        return np.argsort(_mixed(self.count, self._key(epoch)), kind="stable")
 
     def share(self, epoch: int, *, rank: int = 0, world: int = 1, start: int = 0, drop_last: bool = False) -> Positions:
         """What one rank reads of an epoch of which ``start`` samples (of all ranks together) were read before.
@@ -59,6 +59,31 @@ class SampleOrder:
         """How many samples `share` gives to each rank."""
         rest = self.count - start
         return rest // world if drop_last else -(-rest // world)
+
+    def _key(self, epoch: int) -> str:
+        return f"{self.snapshot} {self.seed} {epoch}"
+
+
+@dataclass(frozen=True, eq=False)
+class WindowedOrder(SampleOrder):
+    """Shuffled so that what lies together is read at about the same time: blocks of neighbours come in shuffled order, and
+    the samples of all blocks that fit into a window of bytes are shuffled among themselves.
+
+    ``starts``: the first sample of each block, ``sizes``: its bytes. A window has at least one block.
+    """
+
+    starts: Positions = field(kw_only=True, repr=False)
+    sizes: Positions = field(kw_only=True, repr=False)
+    window: int = field(kw_only=True)
+
+    def epoch(self, epoch: int) -> Positions:
+        key = self._key(epoch)
+        mixed = _mixed(self.count, key)
+        blocks = np.argsort(_mixed(len(self.starts), f"{key} blocks"), kind="stable")
+        lengths = np.diff(self.starts, append=self.count)[blocks]
+        windows = (np.cumsum(self.sizes[blocks]) - 1) // max(1, self.window)  # by where a block ends
+        samples = np.arange(self.count) + np.repeat(self.starts[blocks] - (np.cumsum(lengths) - lengths), lengths)
+        return samples[np.lexsort((mixed[samples], np.repeat(windows, lengths)))]
 
 
 def _mixed(count: int, key: str) -> npt.NDArray[np.uint64]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotset.errors import InvalidInput
-from hotset.read.order import SampleOrder
+from hotset.read.order import SampleOrder, WindowedOrder
 
 counts = st.integers(0, 300)
 seeds = st.integers(-(2**40), 2**40)
@@ -89,3 +89,45 @@ def test_a_rank_that_is_none(rank: int, world: int):
 def test_more_was_read_than_there_is():
     with pytest.raises(InvalidInput, match="6 samples of an epoch of 5"):
         SampleOrder("digest", 5).share(0, start=6)
+
+
+WINDOWED = [11, 8, 0, 10, 9, 2, 1, 7, 5, 4, 6, 3]
+BLOCKS = [11, 8, 10, 9, 7, 0, 2, 1, 5, 4, 6, 3]
+
+
+def windowed(seed: int = 0, *, window: int = 100, starts=(0, 3, 3, 7), sizes=(40, 0, 60, 50), count: int = 12):
+    return WindowedOrder("digest", count, seed, starts=np.array(starts), sizes=np.array(sizes), window=window)
+
+
+class TestWindows:
+    """Neighbours are read at about the same time."""
+
+    def test_it_never_changes(self):
+        assert windowed().epoch(0).tolist() == WINDOWED
+        assert windowed(window=1).epoch(0).tolist() == BLOCKS
+
+    @given(lengths=st.lists(st.integers(0, 20), min_size=1, max_size=20), seed=seeds, window=st.integers(0, 300))
+    def test_each_sample_once_and_each_window_for_itself(self, lengths, seed, window):
+        starts = np.cumsum([0, *lengths])[:-1]
+        order = windowed(seed, window=window, starts=starts, sizes=np.array(lengths) * 10, count=sum(lengths))
+        samples = order.epoch(1)
+        assert sorted(samples.tolist()) == list(range(sum(lengths)))
+        blocks = np.searchsorted(starts, samples, side="right") - 1
+        at = 0
+        while at < len(samples):  # blocks come in groups that are whole, and hardly larger than the window
+            together: set[int] = set()
+            length = 0
+            while not together or length < sum(lengths[block] for block in together):
+                together.add(int(blocks[at + length]))
+                length += 1
+            assert len(together) == 1 or 10 * length <= window + 10 * max(lengths)
+            at += length
+
+    def test_one_window_for_all_is_a_shuffle_of_all(self):
+        samples = windowed(window=10**6).epoch(0)
+        assert samples.tolist() == SampleOrder("digest", 12).epoch(0).tolist()
+
+    def test_it_is_shared_and_gone_on_with_as_any_order(self):
+        order = windowed()
+        shares = [order.share(0, rank=rank, world=2, start=4) for rank in range(2)]
+        assert np.stack(shares, axis=1).ravel().tolist() == order.epoch(0)[4:].tolist()
