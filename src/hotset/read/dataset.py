@@ -25,6 +25,7 @@ from hotset.snapshot import Changes, Snapshot, diff
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
 from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.shelf import open_reader
+from hotset.tier.node.side import SideFile
 from hotset.tier.node.view import link_view
 
 __all__ = ["Dataset", "OnChanged", "ReadOptions"]
@@ -232,6 +233,10 @@ class Dataset(Sequence[bytes]):
     def size(self, index: int) -> int:
         """The size of an object in bytes, without reading it."""
         return self._sizes[index]
+
+    def side_file(self, name: str) -> SideFile:
+        """A file that lives and dies with the snapshot in this cache, for what a loader computes out of its bytes."""
+        return SideFile(self._directory, self._snapshot.digest, name)
 
     def stats(self) -> ReadStats:
         """Counters of this process's reads and of the filler."""
