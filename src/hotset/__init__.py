@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotset.fill.progress import Progress
+    from hotset.loaders.records import Records, records
     from hotset.read.dataset import Dataset
     from hotset.snapshot import Changes
     from hotset.source import SourceOptions
@@ -56,6 +57,7 @@ __all__ = [
     "InvalidInput",
     "NotFound",
     "Progress",
+    "Records",
     "SnapshotRecord",
     "SourceOptions",
     "Unavailable",
@@ -63,6 +65,7 @@ __all__ = [
     "datasets",
     "open",
     "pin",
+    "records",
     "snapshots",
 ]
 
@@ -73,8 +76,10 @@ _LAZY = {
     "Dataset": "hotset.read.dataset",
     "DatasetInfo": "hotset.tier.node.inventory",
     "Progress": "hotset.fill.progress",
+    "Records": "hotset.loaders.records",
     "SnapshotRecord": "hotset.tier.node.dataset",
     "SourceOptions": "hotset.source",
+    "records": "hotset.loaders.records",
 }
 
 
