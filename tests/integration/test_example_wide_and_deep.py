@@ -28,7 +28,9 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("more", [["--workers", "0"], ["--workers", "2", "--window", "64KiB"]], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    "more", [["--workers", "0"], ["--workers", "2", "--window", "64KiB"]], ids=["alone", "workers"]
+)
 def test_it_learns_and_says_how_long_it_waited(more):
     output = run("--rows", "6000", "--epochs", "3", "--batch-size", "128", *more)
     assert "6,000 rows in 3 files" in output
@@ -42,6 +44,8 @@ def test_data_of_the_user(tmp_path):
     row = "1\t" + "\t".join(["5"] * 13 + ["68fd1e64"] * 26)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "day_0.tsv").write_text(f"{row}\n" * 300)
-    output = run("--uri", str(tmp_path / "data"), "--epochs", "1", "--steps", "2", "--workers", "0", "--batch-size", "100")
+    output = run(
+        "--uri", str(tmp_path / "data"), "--epochs", "1", "--steps", "2", "--workers", "0", "--batch-size", "100"
+    )
     assert "300 rows in 1 files" in output
     assert "epoch 0: " in output

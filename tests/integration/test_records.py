@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import hotset
-from hotset.errors import Changed, Closed, Full, InvalidInput, NotFound
+from hotset.errors import Changed, Closed, Corrupt, Full, InvalidInput, NotFound
 from hotset.loaders.records import Damage, IndexProgress, Records, frames
 from hotset.loaders.records import parquet as parquet_module
 from hotset.tier.node import CacheDirectory
@@ -357,6 +357,12 @@ class TestIndex:
         index.write_bytes({"flipped": bytes(data), "cut off": bytes(data[:300]), "empty": b""}[damage])
         with opened(place, None) as records:
             assert list(records) == ALL_LINES
+
+    def test_a_disk_that_gives_back_something_else(self, place, no_leaks, monkeypatch):
+        monkeypatch.setattr(side_module, "_whole", lambda *args, **said: False)
+        with pytest.raises(Corrupt, match="check the disk"):
+            opened(place, TEXT)
+        monkeypatch.undo()
 
     def test_progress(self, place, no_leaks, monkeypatch):
         monkeypatch.setattr("hotset.loaders.records.build._PROGRESS_SECONDS", 0.0)

@@ -82,8 +82,10 @@ class WindowedOrder(SampleOrder):
         blocks = np.argsort(_mixed(len(self.starts), f"{key} blocks"), kind="stable")
         lengths = np.diff(self.starts, append=self.count)[blocks]
         windows = (np.cumsum(self.sizes[blocks]) - 1) // max(1, self.window)  # by where a block ends
-        samples = np.arange(self.count) + np.repeat(self.starts[blocks] - (np.cumsum(lengths) - lengths), lengths)
-        return samples[np.lexsort((mixed[samples], np.repeat(windows, lengths)))]
+        shifts = self.starts[blocks] - (np.cumsum(lengths) - lengths)
+        samples = np.arange(self.count) + np.repeat(shifts, lengths)
+        order: Positions = samples[np.lexsort((mixed[samples], np.repeat(windows, lengths)))]
+        return order
 
 
 def _mixed(count: int, key: str) -> npt.NDArray[np.uint64]:

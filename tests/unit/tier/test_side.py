@@ -275,6 +275,13 @@ class TestLife:
         collect(cache, now=LISTED)
         assert side.map() == b"x"
 
+    def test_dropped_while_it_is_written(self, dataset, side):
+        with side.draft() as draft:
+            dataset.drop(force=True)
+            with pytest.raises(NotFound, match="open the dataset again"):
+                draft.publish()
+        assert side.map() is None
+
     def test_without_a_snapshot_there_is_none(self, dataset):
         side = SideFile(dataset, "0" * 64, "places")
         assert side.map() is None

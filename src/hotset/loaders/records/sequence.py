@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import hotset
 from hotset.base.sizes import parse_size
-from hotset.errors import Closed, InvalidInput, NotFound
+from hotset.errors import Closed, Corrupt, InvalidInput, NotFound
 from hotset.loaders.records.build import OnProgress, build_index
 from hotset.loaders.records.format import Format, make_format
 from hotset.loaders.records.index import Damage, RecordIndex
@@ -226,7 +226,9 @@ class Records(Sequence[Any]):
 
     def of(self, key: str) -> range:
         """The records of one object; `NotFound` if there is none of that key."""
-        return self._index.of(self.dataset._snapshot.find(key))
+        if key not in self.keys:
+            raise NotFound(f"no object {key!r} in {self.dataset.name!r}")
+        return self._index.of(self.keys.index(key))
 
     def stats(self) -> ReadStats:
         """Counters of the dataset in this process."""
@@ -264,7 +266,8 @@ class Records(Sequence[Any]):
     def _open_index(self, progress: OnProgress | None, *, verified: bool) -> RecordIndex:
         identity = json.dumps([_INDEX_FORMAT, self._form.identity, self._skip_damaged])
         side = self.dataset.side_file(f"records-{sha256(identity.encode()).hexdigest()[:16]}")
-        while (data := side.map(verify=not verified)) is None:
+        data = side.map(verify=not verified)
+        if data is None:
             with side.draft() as draft:
                 if draft is not None:  # else another process has just finished it
                     build_index(
@@ -275,6 +278,9 @@ class Records(Sequence[Any]):
                         skip_damaged=self._skip_damaged,
                         progress=progress,
                     )
+            data = side.map()
+        if data is None:
+            raise Corrupt(f"{side.path} was written just now and cannot be read; check the disk of the cache directory")
         return RecordIndex(data)
 
     def _number(self, record: int) -> int:

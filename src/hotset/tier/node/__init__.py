@@ -7,7 +7,7 @@ datasets/<id>/dataset.json      what the dataset is: sources (no secrets), filte
 listing.lock      one listing at a time on this machine
 claims            one lock byte a unit: who fetches what
 current           digest of the snapshot that `open` gives, and when it was listed
-snapshots/<digest>/{objects,packs}.arrow  lease  pinned
+snapshots/<digest>/{objects,packs}.arrow  lease  pinned  side files of loaders (records-...)
 packs/<name>      one sparse file a pack (layout "packs")
 trees/<digest>/   one plain file an object (layout "files"), beside it <digest>.ledger
 """

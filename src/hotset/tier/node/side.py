@@ -72,7 +72,7 @@ class SideFile:
         try:
             lock.acquire()
         except FileNotFoundError as error:
-            raise NotFound(f"the snapshot in {self.path.parent} was removed; open the dataset again") from error
+            raise _removed(self.path) from error
         draft = Draft(self._dataset, path, self.path, lock.fd)
         try:
             if self.path.exists():
@@ -130,7 +130,10 @@ class Draft:
         self.append(_TRAILER.pack(_MAGIC, self.size, _sum_of(self._fd, self.size)))
         if self._cache.durable:
             os.fdatasync(self._fd)
-        self._path.rename(self._target)
+        try:
+            self._path.rename(self._target)
+        except FileNotFoundError as error:
+            raise _removed(self._target) from error
         self._there = False
         if self._cache.durable:
             fsync_directory(self._target.parent)
@@ -164,6 +167,10 @@ class Draft:
             make_room(self._cache, ask, for_dataset=self._target.name)
             ask *= 2
         self._promised += need
+
+
+def _removed(path: Path) -> NotFound:
+    return NotFound(f"the snapshot in {path.parent} was removed; open the dataset again")
 
 
 def _whole(fd: int, length: int, *, verify: bool) -> bool:
