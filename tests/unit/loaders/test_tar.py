@@ -106,6 +106,12 @@ class TestOddArchives:
         data[148:156] = b"%06o\0 " % (sum(data[:148]) + sum(data[156:512]) + 8 * 32)
         assert files_of(bytes(data)) == reference(bytes(data)) == [("a", b"123")]
 
+    def test_a_checksum_of_signed_bytes(self):
+        data = bytearray(archive([("é", tarfile.REGTYPE, b"1")], tarfile.GNU_FORMAT))
+        rest = data[:148] + data[156:512]
+        data[148:156] = b"%06o\0 " % (sum(rest) - 256 * sum(byte > 127 for byte in rest) + 8 * 32)
+        assert files_of(bytes(data)) == reference(bytes(data)) == [("é", b"1")]
+
     @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_SPARSE, b"M"])
     def test_members_in_several_parts_are_refused(self, kind):
         data = archive([("good", tarfile.REGTYPE, b"1"), ("bad", kind, b"")])

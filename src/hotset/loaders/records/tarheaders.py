@@ -78,15 +78,17 @@ def _next_header(stream: Stream, *, check: bool) -> memoryview | None:
         return None  # a block of zeros ends the archive; some writers leave it out
     if len(header) < _BLOCK:
         raise Malformed(start, "the archive is cut off in a header")
-    if check and _number(header[148:156], start) not in _sums(bytes(header[:148]) + bytes(header[156:])):
+    if check and not _matches(bytes(header), _number(header[148:156], start)):
         raise Malformed(start, "this is not a tar archive" if start == 0 else "the header of a member is damaged")
     return header
 
 
-def _sums(data: bytes) -> tuple[int, int]:
-    """What the checksum may be: some old writers took bytes for signed numbers. Its own field counts as blanks."""
-    total = sum(data) + 8 * 0x20
-    return total, total - 256 * sum(byte > 127 for byte in data)
+def _matches(header: bytes, stored: int) -> bool:
+    """Whether that is the checksum of the header, whose own field counts as blanks."""
+    rest = header[:148] + header[156:]
+    total = sum(rest) + 8 * 0x20
+    # Some old writers took bytes for signed numbers.
+    return stored == total or stored == total - 256 * sum(byte > 127 for byte in rest)
 
 
 def _payload(stream: Stream, length: int, start: int) -> bytes:

@@ -25,6 +25,8 @@ __all__ = ["TFRecord"]
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
+#: A payload up to this size is looked at in one piece.
+_SMALL = 2**16
 #: Ends that are handed on at once.
 _BATCH = 65_536
 
@@ -78,7 +80,7 @@ def _frame(stream: Stream, start: int) -> bool:
         what = "this is not a TFRecord file" if start == 0 else "the checksum of the record's length is wrong"
         raise Malformed(start, what)
     total = 0
-    for piece in stream.pieces(length):
+    for piece in [stream.take(length)] if length <= _SMALL else stream.pieces(length):
         total = crc32c(piece, total)
     footer = stream.take(_FOOTER.size)
     if len(footer) < _FOOTER.size:
