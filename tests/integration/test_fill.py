@@ -332,6 +332,21 @@ class TestConversation:
                     list(pool.map(ds.__getitem__, range(8, 120)))
             assert len(ds._fill._connections) <= 1 + 8
 
+    def test_a_thread_that_python_did_not_start_keeps_its_connection(self, place):
+        """TensorFlow's threads: Python forgets each of them after each call, from 3.13 on at least."""
+
+        def read_as_a_stranger(index: int) -> bytes:
+            threading._active.pop(threading.get_ident())
+            try:
+                return ds[index]
+            finally:
+                threading.current_thread()  # known again, as a stranger
+
+        with hotset.open(place.url) as ds, ThreadPoolExecutor(1) as pool:
+            for index in range(20):
+                assert pool.submit(read_as_a_stranger, index).result() == DATA[KEYS[index]]
+            assert len(ds._fill._connections) <= 2
+
 
 class TestCancel:
     def test_cancel_ends_the_fetching_ahead(self, place, proxy, monkeypatch):

@@ -64,7 +64,8 @@ class FillClient:
         """The state of one process: made anew after a fork, where locks, threads and connections mean nothing."""
         self._pid = os.getpid()
         self._owner = owner
-        self._connections: dict[threading.Thread, socket.socket] = {}
+        # By the thread's number: for a thread that Python did not start (TensorFlow's) there is another object at each call.
+        self._connections: dict[int, tuple[threading.Thread, socket.socket]] = {}
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
         self._supervisor: threading.Thread | None = None
@@ -211,7 +212,7 @@ class FillClient:
             process, supervisor = self._process, self._supervisor
             self._process = self._supervisor = None
             self._orders.clear()
-            for connection in self._connections.values():
+            for _, connection in self._connections.values():
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
                 connection.close()
@@ -225,7 +226,7 @@ class FillClient:
 
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
-            for connection in self._connections.values():
+            for _, connection in self._connections.values():
                 connection.close()  # the parent's goes on
             self._reset(owner=False)
 
@@ -284,8 +285,8 @@ class FillClient:
     def _connection(self) -> socket.socket:
         """This thread's connection, made if necessary; the owner starts the filler."""
         self._after_fork()
-        if (existing := self._connections.get(threading.current_thread())) is not None:
-            return existing
+        if (existing := self._connections.get(threading.get_ident())) is not None:
+            return existing[1]
         ours = self._owner
         deadline = time.monotonic() + (START_PATIENCE if ours else OWNER_PATIENCE)
         pause = 0.002
@@ -324,16 +325,16 @@ class FillClient:
             if self._closed:
                 connection.close()
                 raise Closed("the dataset was closed")
-            for thread in [thread for thread in self._connections if not thread.is_alive()]:
-                self._connections.pop(thread).close()
-            self._connections[threading.current_thread()] = connection
+            for number in [number for number, (thread, _) in self._connections.items() if not thread.is_alive()]:
+                self._connections.pop(number)[1].close()
+            self._connections[threading.get_ident()] = (threading.current_thread(), connection)
         return connection
 
     def _disconnect(self) -> None:
         with self._lock:
-            connection = self._connections.pop(threading.current_thread(), None)
-        if connection is not None:
-            connection.close()
+            existing = self._connections.pop(threading.get_ident(), None)
+        if existing is not None:
+            existing[1].close()
 
 
 def _socket_in(runtime: Path) -> str:
