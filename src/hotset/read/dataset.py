@@ -259,6 +259,11 @@ class Dataset(Sequence[bytes]):
     def total_bytes(self) -> int:
         return self._snapshot.total_bytes
 
+    @property
+    def on_changed(self) -> OnChanged:
+        """What becomes of an object that changed at the source, as `hotset.open` was told."""
+        return self._options.on_changed
+
     def size(self, index: int) -> int:
         """The size of an object in bytes, without reading it."""
         return self._sizes[index]
