@@ -10,6 +10,7 @@ import os
 import pickle
 import queue
 import random
+import select
 import signal
 import socket
 import subprocess
@@ -49,6 +50,26 @@ with open(int(sys.argv[1]), "rb") as calls, open(int(sys.argv[2]), "wb") as resu
         outcome = (None, traceback.format_exc())
     pickle.dump(outcome, results)
 sys.exit(outcome[1] is not None)
+"""
+
+_RUN_FUNCTIONS = """
+import os, pickle, sys, traceback
+with open(int(sys.argv[1]), "rb") as calls, open(int(sys.argv[2]), "wb") as results:
+    sys.path[:] = pickle.load(calls)
+    while True:
+        try:
+            environment, call = pickle.load(calls)
+        except EOFError:
+            break
+        os.environ.clear()
+        os.environ.update(environment)
+        try:
+            function, args, kwargs = pickle.loads(call)
+            outcome = (function(*args, **kwargs), None)
+        except Exception:
+            outcome = (None, traceback.format_exc())
+        pickle.dump(outcome, results)
+        results.flush()
 """
 
 
@@ -235,6 +256,58 @@ def call(
 ) -> Call:
     """Run an importable function in a new interpreter with a clean environment plus `env`."""
     return Call(function, args, kwargs, env=env, cwd=cwd)
+
+
+class Interpreter(Child):
+    """A new interpreter that runs one function after the other, each with a clean environment: for libraries that take long to
+    import, or do not go well together in one process.
+    """
+
+    def __init__(self) -> None:
+        calls, self._calls = os.pipe()
+        self._outcomes, results = os.pipe()
+        os.set_blocking(self._outcomes, False)
+        super().__init__([sys.executable, "-c", _RUN_FUNCTIONS, str(calls), str(results)], pass_fds=(calls, results))
+        os.close(calls)
+        os.close(results)
+        self._send(pickle.dumps(sys.path))
+
+    def __call__(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 3 * DEADLINE,
+        **kwargs: Any,
+    ) -> Any:
+        """What the function returns. Raises ChildFailed with the child's traceback if it raises, or ends the process."""
+        self._send(pickle.dumps((clean_environment(env), pickle.dumps((function, args, kwargs)))))
+        data = bytearray()
+        deadline = time.monotonic() + timeout
+        while True:
+            if not select.select([self._outcomes], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self.kill()
+                raise TimeoutError(f"{function.__name__} did not return within {timeout:g} s\n{self.errors()}")
+            received = os.read(self._outcomes, 2**20)
+            data += received
+            with contextlib.suppress(EOFError, pickle.UnpicklingError):
+                value, failure = pickle.loads(data)
+                break
+            if not received:
+                raise ChildFailed(f"the process of {function.__name__} ended: status {self.wait()}\n{self.errors()}")
+        if failure is not None:
+            raise ChildFailed(f"{failure}\n{self.errors()[-5000:]}")
+        return value
+
+    def _send(self, data: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # who waits for the answer learns why
+            while data:
+                data = data[os.write(self._calls, data) :]
+
+    def close(self) -> None:
+        super().close()
+        os.close(self._calls)
+        os.close(self._outcomes)
 
 
 def kill_at_random(child: Child, rng: random.Random, *, within: float) -> bool:
