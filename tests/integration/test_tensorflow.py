@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import hotset
 from hotset.errors import AlreadyExists, InvalidInput, NotFound
 from hotset.read.order import SampleOrder
+from tests.support.documents import python_in, with_changes
 from tests.support.images import NO_IMAGE, class_tree, colour
 from tests.support.opening import use
 from tests.support.processes import DEADLINE, ChildFailed, Interpreter, alive, call, wait_until, wait_until_gone
@@ -403,6 +405,10 @@ class TestLife:
         with call(read_with_one_thread, tree) as child:
             assert child.result(timeout=4 * DEADLINE) == COUNT
 
+    def test_a_forked_child_reads_the_dataset_behind_it(self, tensorflow, tree):
+        """TensorFlow's threads are not in the child, and it must not be used there; hotset may be."""
+        assert tensorflow(read_while_a_child_reads, tree)
+
     def test_keras_trains(self, tensorflow, tree):
         assert tensorflow(train, tree) == 2
 
@@ -500,6 +506,43 @@ def leave_while_reading(uri: str) -> None:
     next(steps)
     print("filler", data.feed.hot._fill.pid, flush=True)
     input()
+
+
+def read_while_a_child_reads(uri: str) -> bool:
+    import multiprocessing
+
+    from hotset.tensorflow import dataset
+
+    data = dataset(uri, decode="image", lookahead=0)
+    next(iter(data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fork beside threads: that it works is what is tested
+        child = multiprocessing.get_context("fork").Process(target=check_all, args=(data.feed.hot,))
+        child.start()
+    check_all(data.feed.hot)
+    child.join(DEADLINE)
+    return child.exitcode == 0
+
+
+def check_all(hot: hotset.Dataset) -> None:
+    assert hot.read_many(range(COUNT)) == list(TREE.values())
+
+
+class TestDocumentation:
+    def test_the_page_about_tensorflow(self, tensorflow, tree, tmp_path):
+        changes = {"s3://bucket/train": tree, "data/train": str(tmp_path / "view"), "epochs=90": "epochs=1"}
+        assert tensorflow(run_code, with_changes(python_in("tensorflow.md"), changes)) == ["cat", "dog", "eel"]
+
+
+def run_code(code: str) -> list[str]:
+    import tensorflow as tf
+
+    layers = [tf.keras.Input([224, 224, 3]), tf.keras.layers.GlobalAveragePooling2D(), tf.keras.layers.Dense(3)]
+    model = tf.keras.Sequential(layers)
+    model.compile(loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    names = {"model": model}
+    exec(code, names)
+    return names["train"].class_names
 
 
 class TestFiles:

@@ -258,19 +258,13 @@ def call(
     return Call(function, args, kwargs, env=env, cwd=cwd)
 
 
-class Interpreter(Child):
-    """A new interpreter that runs one function after the other, each with a clean environment: for libraries that take long to
-    import, or do not go well together in one process.
+class Interpreter:
+    """An interpreter that runs one function after the other, each with a clean environment: for libraries that take long to
+    import, or do not go well together in one process. A context manager.
     """
 
     def __init__(self) -> None:
-        calls, self._calls = os.pipe()
-        self._outcomes, results = os.pipe()
-        os.set_blocking(self._outcomes, False)
-        super().__init__([sys.executable, "-c", _RUN_FUNCTIONS, str(calls), str(results)], pass_fds=(calls, results))
-        os.close(calls)
-        os.close(results)
-        self._send(pickle.dumps(sys.path))
+        self._runner: _Runner | None = None
 
     def __call__(
         self,
@@ -280,24 +274,60 @@ class Interpreter(Child):
         timeout: float = 3 * DEADLINE,
         **kwargs: Any,
     ) -> Any:
-        """What the function returns. Raises ChildFailed with the child's traceback if it raises, or ends the process."""
-        self._send(pickle.dumps((clean_environment(env), pickle.dumps((function, args, kwargs)))))
+        """What the function returns. Raises ChildFailed with all that the child wrote if it raises, or ends the process: then
+        the next call begins with a new one.
+        """
+        if self._runner is None:
+            self._runner = _Runner()
+        try:
+            value, failure = self._runner.run(function, args, kwargs, clean_environment(env), timeout)
+        except BaseException:
+            self.close()
+            raise
+        written = self._runner.errors()[-5000:]
+        if failure is not None:
+            raise ChildFailed(f"{failure}\n{written}")
+        return value
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class _Runner(Child):
+    """The process of an `Interpreter`."""
+
+    def __init__(self) -> None:
+        calls, self._calls = os.pipe()
+        self._outcomes, results = os.pipe()
+        super().__init__([sys.executable, "-c", _RUN_FUNCTIONS, str(calls), str(results)], pass_fds=(calls, results))
+        os.close(calls)
+        os.close(results)
+        self._send(pickle.dumps(sys.path))
+
+    def run(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, env: dict[str, str], timeout: float
+    ) -> tuple[Any, str | None]:
+        """(value, traceback)"""
+        self._send(pickle.dumps((env, pickle.dumps((function, args, kwargs)))))
         data = bytearray()
         deadline = time.monotonic() + timeout
-        while True:
-            if not select.select([self._outcomes], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                self.kill()
-                raise TimeoutError(f"{function.__name__} did not return within {timeout:g} s\n{self.errors()}")
+        while select.select([self._outcomes], [], [], max(0.0, deadline - time.monotonic()))[0]:
             received = os.read(self._outcomes, 2**20)
-            data += received
-            with contextlib.suppress(EOFError, pickle.UnpicklingError):
-                value, failure = pickle.loads(data)
-                break
             if not received:
                 raise ChildFailed(f"the process of {function.__name__} ended: status {self.wait()}\n{self.errors()}")
-        if failure is not None:
-            raise ChildFailed(f"{failure}\n{self.errors()[-5000:]}")
-        return value
+            data += received
+            with contextlib.suppress(EOFError, pickle.UnpicklingError):
+                outcome: tuple[Any, str | None] = pickle.loads(data)
+                return outcome
+        raise TimeoutError(f"{function.__name__} did not return within {timeout:g} s\n{self.errors()}")
 
     def _send(self, data: bytes) -> None:
         with contextlib.suppress(BrokenPipeError):  # who waits for the answer learns why
