@@ -18,7 +18,7 @@ from hotset.fill.engine import Engine
 from hotset.fill.limit import LimitState
 from hotset.fill.settings import FillSettings
 from hotset.snapshot import Listing, Plan, PlanParameters, Snapshot, plan, prepare, write_index
-from hotset.source import ObjectInfo, Source, open_source
+from hotset.source import ObjectInfo, Source, key_beginnings, open_source
 from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
 from hotset.tier.node.collect import outlived
@@ -139,7 +139,8 @@ class FillService:
         """Retries right around each source, then one combined, chosen and limited source."""
         mounts = []
         for entry, recorded in zip(self.settings.sources, self.dataset.record().sources, strict=True):
-            source = open_source(entry.uri, options=entry.options, env=self._env)
+            beginnings = key_beginnings(self.settings.include, entry.path)
+            source = open_source(entry.uri, options=entry.options, env=self._env, beginnings=beginnings)
             if source.identity != recorded.identity:
                 raise InvalidInput(
                     f"{recorded.uri} now means {source.identity}, but the dataset was made of {recorded.identity}: "

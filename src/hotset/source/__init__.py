@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hotset.source.base import Buffer, Fingerprint, FingerprintKind, ObjectInfo, Source
 from hotset.source.describe import Environment, check, describe_environment
+from hotset.source.globs import key_beginnings, literal_pattern
 from hotset.source.open import identify, open_source
 from hotset.source.options import SourceOptions
 from hotset.source.uri import Location, display_uri, known_schemes, parse_uri
@@ -29,7 +30,9 @@ __all__ = [
     "display_uri",
     "filtered",
     "identify",
+    "key_beginnings",
     "known_schemes",
+    "literal_pattern",
     "open_source",
     "parse_uri",
 ]

@@ -1,4 +1,7 @@
-"""Which keys of a source belong to the dataset: glob patterns, compiled once to one regular expression each way."""
+"""Which keys of a source belong to the dataset: glob patterns, compiled once to one regular expression each way.
+
+And what their keys begin with, so that a store need not list the rest.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ from collections.abc import Callable, Sequence
 
 from hotset.errors import InvalidInput
 
-__all__ = ["glob_regex", "key_filter"]
+__all__ = ["EVERYTHING", "glob_regex", "key_beginnings", "key_filter", "literal_pattern"]
+
+#: What all keys begin with.
+EVERYTHING = ("",)
+
+_SPECIAL = re.compile(r"[*?\[\\]")
 
 
 def glob_regex(pattern: str) -> str:
@@ -29,6 +37,44 @@ def glob_regex(pattern: str) -> str:
         part, position = _translate(text, position, pattern)
         parts.append(part)
     return "".join(parts)
+
+
+def literal_pattern(beginning: str) -> str:
+    """The pattern of all keys that begin with this text, whatever characters it has."""
+    return "/" + _SPECIAL.sub(r"\\\g<0>", beginning) + "**"
+
+
+def key_beginnings(include: Sequence[str], mount: str = "") -> tuple[str, ...]:
+    """What the keys that ``include`` accepts begin with, below the path ``mount``: sorted, none within another.
+
+    A hint for listings: not every key that begins so is accepted.
+    """
+    if not include:
+        return EVERYTHING
+    path = f"{mount.strip('/')}/" if mount else ""
+    found: list[str] = []
+    for beginning in sorted(map(_beginning, include)):
+        if beginning.startswith(path) or path.startswith(beginning):
+            below = beginning[len(path) :]
+            if not (found and below.startswith(found[-1])):
+                found.append(below)
+    return tuple(found)
+
+
+def _beginning(pattern: str) -> str:
+    """The text before the first special character; nothing if the pattern is about the last part of keys."""
+    if "/" not in pattern:
+        return ""
+    text = pattern.removeprefix("/")
+    literal = ""
+    position = 0
+    while (match := _SPECIAL.search(text, position)) is not None:
+        literal += text[position : match.start()]
+        position = match.start() + 2
+        if match[0] != "\\" or position > len(text):  # at the end it is a character like any other
+            return literal
+        literal += text[match.start() + 1]
+    return literal + text[position:]
 
 
 def _translate(text: str, position: int, pattern: str) -> tuple[str, int]:

@@ -23,10 +23,10 @@ class Pages(Iterator[Sequence[ObjectInfo]], Generic[Position]):
     """
 
     def __init__(
-        self, fetch: Callable[[Position], tuple[Sequence[ObjectInfo], Position | None]], start: Position
+        self, fetch: Callable[[Position], tuple[Sequence[ObjectInfo], Position | None]], start: Position | None
     ) -> None:
         self._fetch = fetch
-        self._position: Position | None = start
+        self._position = start
 
     def __next__(self) -> Sequence[ObjectInfo]:
         if self._position is None:

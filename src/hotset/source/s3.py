@@ -10,8 +10,9 @@ from obstore.store import S3Store
 
 from hotset.source.base import Source
 from hotset.source.client import NO_RETRIES, client_config
-from hotset.source.clients import ObstoreClient
+from hotset.source.clients import ObstoreClient, StoreClient
 from hotset.source.credentials import FoundCredentials, find_credentials
+from hotset.source.globs import EVERYTHING
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
 from hotset.source.place import AWS, S3Place, resolve
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["open_s3", "place_credentials"]
 
 
-def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) -> Source:
-    """The source at ``location``. Raises `Denied` if no credentials can be found."""
+def open_s3(
+    location: Location,
+    options: SourceOptions,
+    env: Mapping[str, str],
+    *,
+    beginnings: tuple[str, ...] = EVERYTHING,
+    forkable: bool = False,
+) -> Source:
+    """The source at ``location``; see `open_source`. Raises `Denied` if no credentials can be found."""
     place = resolve(location, options, env)
     found = place_credentials(place, options, env)
     bucket = f"{location.scheme}://{location.bucket}"
@@ -40,9 +48,12 @@ def open_s3(location: Location, options: SourceOptions, env: Mapping[str, str]) 
         bucket=bucket,
         hint=found.hint,
     )
+    client: StoreClient = literal
+    if not forkable:
+        client = ObstoreClient(_store(place, found, options, env), bucket=bucket, hint=found.hint)
     return ObjectStoreSource(
-        ObstoreClient(_store(place, found, options, env), bucket=bucket, hint=found.hint),
-        partial(literal.list, location.prefix),
+        client,
+        partial(literal.list, location.prefix, beginnings),
         identity=place.identity,
         prefix=location.prefix,
         where=place.where,

@@ -18,6 +18,7 @@ from hotset.errors import InvalidInput, NotFound, Unavailable
 from hotset.source.base import ObjectInfo
 from hotset.source.clients import Answer
 from hotset.source.errors import explain_status
+from hotset.source.globs import EVERYTHING
 from hotset.source.keys import epoch_ns, shown
 from hotset.source.listing import Pages, in_background
 from hotset.source.s3listing import ListPage, Undecodable, parse_page, token_of
@@ -26,6 +27,9 @@ from hotset.source.sigv4 import canonical_query, encode_key, signed_headers
 from hotset.source.web import Reply, Web, retry_after_of
 
 __all__ = ["S3Client", "answer_of", "http_time"]
+
+#: Of a listing: which of the beginnings, and the server's token for the page.
+_Position = tuple[int, str]
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9_.]{1,60})</Code>")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
@@ -58,34 +62,39 @@ class S3Client:
         self._hint = hint
         self._now = now
 
-    def list(self, prefix: str) -> Pages[str]:
-        """Everything below ``prefix``, page by page; positions are continuation tokens.
+    def list(self, prefix: str, beginnings: tuple[str, ...] = EVERYTHING) -> Pages[_Position]:
+        """Everything below ``prefix`` that begins with one of ``beginnings`` there, page by page.
 
         The next page is asked for before this one is taken apart, so that the server and we work at the same time.
         """
         encode = False
-        under_way: dict[str, Future[str]] = {}
+        under_way: dict[_Position, Future[str]] = {}
 
-        def page_of(token: str) -> ListPage:
-            begun = under_way.pop(token, None)
-            text = self._page(prefix, token, encode=encode) if begun is None else begun.result()
+        def page_of(number: int, token: str) -> ListPage:
+            asked = prefix + beginnings[number]
+            begun = under_way.pop((number, token), None)
+            text = self._page(asked, token, encode=encode) if begun is None else begun.result()
             if (following := token_of(text)) is not None:
-                under_way[following] = in_background(partial(self._page, prefix, following, encode=encode))
-            return parse_page(text, prefix=prefix, where=f"{self._bucket}/{prefix}", asked_for_url_encoding=encode)
+                under_way[number, following] = in_background(partial(self._page, asked, following, encode=encode))
+            return parse_page(text, prefix=prefix, where=f"{self._bucket}/{asked}", asked_for_url_encoding=encode)
 
-        def fetch(token: str) -> tuple[Sequence[ObjectInfo], str | None]:
+        def fetch(position: _Position) -> tuple[Sequence[ObjectInfo], _Position | None]:
             nonlocal encode
+            number, token = position
             try:
-                page = page_of(token)
+                page = page_of(number, token)
             except Undecodable:
                 encode = True
                 under_way.clear()
-                page = page_of(token)
-            if not token and page.count == 0 and page.token is None and prefix:
+                page = page_of(number, token)
+            whole = beginnings == EVERYTHING
+            if whole and not token and page.count == 0 and page.token is None and prefix:
                 raise NotFound(f"{self._bucket}/{prefix}: nothing there; check the spelling of the prefix")
-            return page.objects, page.token
+            if page.token is not None:
+                return page.objects, (number, page.token)
+            return page.objects, (number + 1, "") if number + 1 < len(beginnings) else None
 
-        return Pages(fetch, "")
+        return Pages(fetch, (0, "") if beginnings else None)
 
     def _page(self, prefix: str, token: str, *, encode: bool) -> str:
         query = {"list-type": "2", "max-keys": "1000"}

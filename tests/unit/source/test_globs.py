@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotset.errors import InvalidInput
-from hotset.source.globs import key_filter
+from hotset.source.globs import key_beginnings, key_filter, literal_pattern
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,51 @@ def test_a_pattern_without_magic_matches_itself(key):
     if not key.strip("/") or key.endswith("/") or key.startswith("/"):
         return
     assert key_filter(include=[f"/{key}"])(key)
+
+
+class TestBeginnings:
+    @pytest.mark.parametrize(
+        ("include", "beginnings"),
+        [
+            ([], ("",)),
+            (["*.jpg"], ("",)),
+            (["name"], ("",)),
+            (["/name"], ("name",)),
+            (["train/"], ("train/",)),
+            (["train/**", "train/a/*"], ("train/",)),
+            (["val/x*", "train/[ab]", "a/?"], ("a/", "train/", "val/x")),
+            (["a/\\*b/*"], ("a/*b/",)),
+            (["a/b\\"], ("a/b",)),
+            (["train/*", "*.txt"], ("",)),
+        ],
+    )
+    def test_are_the_text_before_the_first_special_character(self, include, beginnings):
+        assert key_beginnings(include) == beginnings
+
+    @pytest.mark.parametrize(
+        ("include", "beginnings"),
+        [
+            (["images/train/*", "labels/*"], ("train/",)),
+            (["images/*"], ("",)),
+            (["im*/x"], ("",)),
+            (["labels/*"], ()),
+        ],
+    )
+    def test_below_a_mount_are_those_that_it_can_hold(self, include, beginnings):
+        assert key_beginnings(include, "images") == beginnings
+
+    @given(st.lists(st.text("ab/*?\\[]", min_size=1), min_size=1), st.text("ab/*?\\[]"))
+    def test_no_accepted_key_begins_otherwise(self, include, key):
+        try:
+            wanted = key_filter(include=include)
+        except InvalidInput:
+            return
+        if wanted(key):
+            assert key.startswith(key_beginnings(include))
+
+    @given(st.text("ab/*?\\[]", min_size=1), st.text("ab/*?\\[]"))
+    def test_a_literal_pattern_accepts_what_begins_so_and_nothing_else(self, beginning, key):
+        wanted = key_filter(include=[literal_pattern(beginning)])
+        assert wanted(key) == key.startswith(beginning)
+        assert wanted(beginning + key)
+        assert key_beginnings([literal_pattern(beginning)]) == (beginning,)
