@@ -14,6 +14,7 @@ from hotset.base.files import free_bytes, is_tmpfs, network_filesystem
 from hotset.base.sizes import format_size
 from hotset.cli.machine import cgroup_memory_limit, descriptor_limit, map_limit, total_memory
 from hotset.cli.text import plural
+from hotset.config import alnair
 from hotset.config.settings import VARIABLES, Settings, runtime_directory
 from hotset.errors import HotsetError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "cache", "datasets", "limits", "memory", "runtime", "source", "variables", "versions"]
 
+KNOWN = {**VARIABLES, **alnair.VARIABLES}
 #: Descriptors that a filler needs beside its connections.
 DESCRIPTORS = 128
 #: Memory maps that a reader keeps at most, with some for the interpreter and its libraries.
@@ -54,19 +56,22 @@ def versions() -> Iterator[Finding]:
 
 
 def variables(env: Mapping[str, str]) -> Iterator[Finding]:
-    """Ours only; those of the clouds are looked at with a source."""
+    """Ours only; those of the clouds are looked at with a source. A URI is shown without what is secret in it."""
+    from hotset.source import display_uri
+
     for name in sorted(name for name in env if name.startswith("HOTSET_")):
-        if name not in VARIABLES:
-            close = difflib.get_close_matches(name, VARIABLES, n=1)
-            remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(VARIABLES)}"
+        if name not in KNOWN:
+            close = difflib.get_close_matches(name, KNOWN, n=1)
+            remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(KNOWN)}"
             yield Finding("environment", "note", f"{name} is no variable of hotset and has no effect", remedy)
             continue
         try:
             Settings.of({"HOME": env.get("HOME", "/"), name: env[name]})
+            alnair.AlnairSettings.of({name: env[name]})
         except HotsetError as error:
-            yield Finding("environment", "wrong", str(error), f"{name} is {VARIABLES[name]}")
+            yield Finding("environment", "wrong", str(error), f"{name} is {KNOWN[name]}")
         else:
-            yield Finding("environment", "ok", f"{name}={env[name]}")
+            yield Finding("environment", "ok", f"{name}={display_uri(env[name])}")
 
 
 def cache(settings: Settings) -> Iterator[Finding]:
