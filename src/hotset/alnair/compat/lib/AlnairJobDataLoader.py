@@ -1,0 +1,3 @@
+"""See ``../AlnairJobDataLoader.py``."""
+
+from hotset.alnair.compat.AlnairJobDataLoader import *

@@ -1,0 +1,3 @@
+"""See ``../AlnairJobDataset.py``."""
+
+from hotset.alnair.compat.AlnairJobDataset import *
