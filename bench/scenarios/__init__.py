@@ -15,6 +15,7 @@ from bench.scenarios import (
     reload,
     small,
     startup,
+    training,
     view,
     warm,
 )
@@ -28,6 +29,7 @@ SCENARIOS: dict[str, Callable[[Session], Iterator[Row]]] = {
     "warm": warm.run,
     "small": small.run,
     "dataloader": dataloader.run,
+    "training": training.run,
     "view": view.run,
     "load": load.run,
     "first-epoch": first_epoch.run,

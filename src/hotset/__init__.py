@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from hotset.snapshot import Changes
     from hotset.source import SourceOptions
     from hotset.tier.node import CacheDirectory
-    from hotset.tier.node.dataset import SnapshotRecord
     from hotset.tier.node.inventory import DatasetInfo
+    from hotset.tier.node.records import SnapshotRecord
 
 __all__ = [
     "AlreadyExists",
@@ -73,7 +73,7 @@ _LAZY = {
     "Dataset": "hotset.read.dataset",
     "DatasetInfo": "hotset.tier.node.inventory",
     "Progress": "hotset.fill.progress",
-    "SnapshotRecord": "hotset.tier.node.dataset",
+    "SnapshotRecord": "hotset.tier.node.records",
     "SourceOptions": "hotset.source",
 }
 
@@ -113,7 +113,8 @@ def open(  # noqa: A001  (as in `gzip.open`; meant to be used with the package's
     cache, quota:
         The cache directory and how large it may become (``"200GiB"``); by default as HOTSET_CACHE and HOTSET_QUOTA say.
     layout:
-        ``"packs"`` (the default) for reading through this library; ``"files"`` keeps plain files, for views.
+        ``"packs"`` (the default) for reading through this library; ``"files"`` keeps plain files, for views. A dataset that
+        is in the cache keeps the one it has there; the other is an error.
     refresh:
         ``"auto"`` lists the source if the last listing is older than HOTSET_FRESH_FOR seconds, and goes on with the last
         snapshot if the source cannot be reached; ``"always"`` lists now; ``"never"`` takes the last snapshot.
@@ -123,7 +124,8 @@ def open(  # noqa: A001  (as in `gzip.open`; meant to be used with the package's
         What becomes of an object that is another version at the source than the snapshot says: ``"raise"`` `Changed`;
         ``"skip"`` it in `read_many` and `load`; or give its ``"newest"`` bytes, which are then not kept in the cache.
     include, exclude:
-        Glob patterns of keys (``**`` for any depth). Part of the dataset's identity.
+        Glob patterns of keys (``**`` for any depth). Part of the dataset's identity: with a ``name`` alone they need not be
+        said, and others than it was made with are an error.
     options:
         Endpoint, credentials and the like, if they are not to come from the environment.
     max_rate:
@@ -150,11 +152,11 @@ def open(  # noqa: A001  (as in `gzip.open`; meant to be used with the package's
 
 
 def datasets(*, cache: str | Path | None = None) -> list[DatasetInfo]:
-    """What is in the cache: one entry a name."""
-    from hotset.tier.node.inventory import describe
+    """What is in the cache: one entry a name. Damage of a dataset is told in its entry."""
+    from hotset.tier.node.inventory import describe_all
 
     directory = _cache_directory(cache)
-    return [] if directory is None else [describe(directory, name) for name in directory.names()]
+    return [] if directory is None else describe_all(directory)
 
 
 def snapshots(name: str, *, cache: str | Path | None = None) -> list[SnapshotRecord]:

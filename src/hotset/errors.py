@@ -55,8 +55,8 @@ class Corrupt(HotsetError):
 class Unavailable(HotsetError):
     """A peer did not answer well just now; the same call may succeed later.
 
-    ``throttled`` says that the peer asked for fewer requests (429, 503, slow down): whoever controls the number of
-    parallel requests must shrink it, while any other transient error is only retried.
+    ``throttled`` says that the peer asked for fewer requests (429, 503, slow down) or took too long to answer: whoever
+    controls the number of parallel requests must shrink it, while any other transient error is only retried.
     """
 
     def __init__(self, message: str, *, throttled: bool = False, retry_after: float | None = None) -> None:

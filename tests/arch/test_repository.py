@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hotset.config.settings import VARIABLES
+
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__)
 
@@ -49,6 +51,37 @@ def test_the_lock_names_one_public_index():
     assert len(indexes) == len(hosts) == 1
     assert all(re.fullmatch(r"https://[a-z]+\.org/simple", index) for index in indexes)
     assert all(re.fullmatch(r"files\.[a-z]+\.org", host) for host in hosts)
+
+
+def test_every_variable_is_documented():
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    table = page.partition("## Environment variables")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(HOTSET_\w+)`", table, re.MULTILINE) == list(VARIABLES)
+
+
+def test_every_layer_is_documented():
+    """In both places that draw them; optional ones aside."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    words = [word for layer in layers for word in re.findall(r"[a-z]+", re.sub(r"\(\w+\)", "", layer))]
+    for page, heading in (("CONTRIBUTING.md", "## Where things go"), ("docs/design.md", "## Layers")):
+        text = (ROOT / page).read_text(encoding="utf-8").partition(heading)[2].partition("\n## ")[0]
+        assert not [word for word in words if not re.search(rf"\b{word}\b", text)], page
+
+
+def test_what_to_run_for_what_exists():
+    """A directory or file that is named is one that there is."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## What to run for what")[2]
+    named = set(re.findall(r"tests/[\w./]+", text.partition("\n## ")[0]))
+    assert named
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_coverage_has_a_floor():
+    report = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]["report"]
+    assert report["fail_under"] >= 90
 
 
 def test_the_makefile_documents_its_targets():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -29,9 +30,12 @@ class Shelf:
         self.page_size = 1000
         self.encodes_keys = True  #: when asked to
         self.etags = True
+        self.conditions = True  #: else If-Match is ignored
+        self.date = DATE
+        self.ranges = True  #: else a range is answered with everything, as by `python -m http.server`
         #: Answers a request instead of the shelf if it returns (status, headers, body).
         self.override: Callable[[str, str], tuple[int, dict[str, str], bytes] | None] = lambda _method, _path: None
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.shelf = self
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
@@ -68,11 +72,11 @@ class Shelf:
         if content is None or not path.startswith(prefix):
             return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
         tag = etag(content)
-        if self.etags and headers.get("if-match", tag) != tag:
+        if self.etags and self.conditions and headers.get("if-match", tag) != tag:
             return 412, {}, b"<Error><Code>PreconditionFailed</Code></Error>"
-        said = {"last-modified": DATE, "accept-ranges": "bytes"} | ({"etag": tag} if self.etags else {})
+        said = {"last-modified": self.date, "accept-ranges": "bytes"} | ({"etag": tag} if self.etags else {})
         wanted = headers.get("range")
-        if wanted is None:
+        if wanted is None or not self.ranges:
             return 200, said, content
         first, last = wanted.removeprefix("bytes=").split("-")
         part = content[int(first) : int(last) + 1]
@@ -108,6 +112,13 @@ def etag(content: bytes) -> str:
     return f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients may hang up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -123,13 +134,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in said.items():
             self.send_header(name, value)
-        if "content-length" not in said:
+        if not said.keys() & {"content-length", "transfer-encoding"}:
             self.send_header("content-length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815
+    do_HEAD = do_PUT = do_POST = do_CONNECT = do_GET  # noqa: N815
 
     def log_message(self, *args: object) -> None:
         """Tests read `Shelf.seen`."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import threading
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -94,10 +96,25 @@ def test_a_body_that_breaks_off_is_unavailable(source, info, proxy, fault, whole
     start, end = (0, info.size) if whole else (100, 50_000)
     with pytest.raises(Unavailable) as caught:
         source.read(info.key, start, end, info)
-    assert not caught.value.throttled
+    assert caught.value.throttled == (fault in {"stall", "hang"})  # a server that has too much to do
     proxy.release()
     proxy.clear()
     assert bytes(source.read(info.key, start, end, info)) == CONTENT[start:end]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_body_that_trickles_is_not_waited_for(bucket, proxy, key, whole):
+    """Each byte comes in time, and yet the thread would be held for ever."""
+    bucket.put_many({key: CONTENT})
+    source = open_through(proxy, bucket, read_timeout=30.0, request_timeout=0.5)
+    info = listed(source)[key]
+    proxy.slow(len(CONTENT) / 600)
+    with pytest.raises(Unavailable, match="timed out") as caught:
+        source.read(key, 0, info.size if whole else 50_000, info)
+    assert caught.value.throttled
+    proxy.clear()
+    assert bytes(source.read(key, 0, info.size, info)) == CONTENT
+    source.close()
 
 
 def test_a_shorter_body_than_listed_is_never_taken(source, info, proxy):
@@ -238,8 +255,9 @@ def test_directory_markers_are_not_listed(bucket):
 
 def test_nobody_listening_is_unavailable():
     env = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-    with pytest.raises(Unavailable, match="cannot connect"):
+    with pytest.raises(Unavailable, match="cannot connect") as caught:
         listed(open_source("s3://bucket", env=env))
+    assert not caught.value.throttled
 
 
 def test_the_environment_of_the_process_has_no_say(bucket, monkeypatch):
@@ -281,6 +299,15 @@ class TestRequests:
         assert len(self.read_all(open_source("s3://some-bucket", env=env, options=options))) == 2
         assert {headers["host"] for _, _, headers in shelf.seen} == {"storage.invalid"}
 
+    def test_the_password_of_a_proxy_is_given_by_both_clients(self, shelf):
+        """As bytes: percent-encoded where a URL could not hold them."""
+        proxy = shelf.endpoint.replace("//", "//na%40me:p%C3%A4ss%3A@")
+        env = {"HTTP_PROXY": proxy, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        source = open_source("s3://some-bucket", env=env, options=SourceOptions(endpoint="http://storage.invalid"))
+        assert len(self.read_all(source)) == 2
+        login = "Basic " + base64.b64encode("na@me:päss:".encode()).decode()
+        assert [headers.get("proxy-authorization") for _, _, headers in shelf.seen] == [login] * 3
+
     def test_no_proxy_is_respected(self, shelf):
         env = {"HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.0/8"}
         options = SourceOptions(endpoint=shelf.endpoint, access_key="a", secret_key="b")
@@ -294,6 +321,22 @@ class TestRequests:
             with pytest.raises(NotFound):  # this stand-in lists only below the bucket's path
                 listed(source)
             assert shelf.seen[0][2]["host"] == "some-bucket.oss.invalid"
+
+    @pytest.mark.parametrize("following", [{"": "a", "a": "a"}, {"": "a", "a": "b", "b": "a"}, {"": "a", "a": ""}])
+    def test_a_listing_that_goes_in_a_circle_ends(self, shelf, following):
+        page = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken>"
+
+        def circle(_method, target):
+            [token] = parse_qs(urlsplit(target).query).get("continuation-token", [""])
+            return 200, {}, f"{page.format(following[token])}</ListBucketResult>".encode()
+
+        shelf.override = circle
+        options = SourceOptions(endpoint=shelf.endpoint, access_key="a", secret_key="b")
+        source = Retrying(
+            open_source("s3://some-bucket", env={}, options=options), RetryPolicy(attempts=3, first=0.001)
+        )
+        with pytest.raises(Unavailable, match=r"circle.*3 attempts"):
+            listed(source)
 
     def test_another_region_is_named(self, shelf):
         shelf.override = lambda _method, _path: (301, {"x-amz-bucket-region": "eu-west-1"}, b"")

@@ -14,8 +14,9 @@ import pytest
 
 from hotset.snapshot import Snapshot
 from hotset.tier.node import CacheDirectory, DatasetDirectory, packfile
-from hotset.tier.node.dataset import Layout
+from hotset.tier.node.records import Layout
 from hotset.tier.node.shelf import Shelf, UnitReader, open_reader, open_shelf
+from hotset.tier.node.verify import verify_dataset
 from tests.support.processes import open_fds
 from tests.unit.tier.making import all_units, check, contents, dataset_in, fill, hidden_files, publish, unit_of
 
@@ -258,6 +259,29 @@ class ShelfContract:
         assert check(open_reader(dataset, snapshot), snapshot, OBJECTS) == len(present)
         assert fill(shelf, snapshot, OBJECTS) == len(all_units(snapshot)) - len(present)
 
+    @pytest.mark.parametrize("stripes", [4, 3], ids=["whole", "on its way"])
+    def test_after_a_crash_of_the_machine_a_large_object_with_a_bad_stripe_is_made_again(
+        self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch, stripes: int
+    ):
+        monkeypatch.setattr(packfile, "_boot", b"an earlier boot!")
+        before = open_one()
+        number = self.large(snapshot)
+        for unit in range(stripes):
+            assert before.admit(number)
+            assert before.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+        before.close()
+        self.damage(dataset, snapshot, number, 2)
+        monkeypatch.setattr(packfile, "_boot", None)
+        shelf = open_one()
+        assert shelf.admit(number)
+        assert not shelf.present(number, 2)
+        if stripes == 3:
+            assert shelf.held(number) == 2, "what is not damaged is not fetched again"
+        fill(shelf, snapshot, OBJECTS)
+        assert shelf.held(number) == snapshot.pack_units[number]
+        assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))
+        assert hidden_files(dataset.trees) == []
+
     def test_what_was_sealed_is_believed_after_a_crash_of_the_machine(
         self, open_one, dataset, snapshot, monkeypatch: pytest.MonkeyPatch
     ):
@@ -280,6 +304,10 @@ class ShelfContract:
         }[how]
         path.unlink()
         path.write_bytes(damaged)
+        reader = open_reader(dataset, snapshot)
+        reader.scan()
+        assert not reader.complete, "nobody is kept from opening the dataset"
+        assert reader.held(number) == 0
         shelf = open_one()
         assert shelf.admit(number)
         assert not shelf.present(number, unit)
@@ -431,10 +459,109 @@ class TestTrees(ShelfContract):
 
     def file_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int, unit: int) -> tuple[Path, int]:
         position, start, _ = snapshot.unit_range(number, unit)
-        return dataset.trees / snapshot.digest / snapshot.key(position), start
+        path = dataset.trees / snapshot.digest / snapshot.key(position)
+        on_its_way = dataset.trees / f".{snapshot.digest}.{number}.part"
+        return on_its_way if on_its_way.exists() else path, start
 
     def book_of(self, dataset: DatasetDirectory, snapshot: Snapshot, number: int) -> Path:
         return dataset.trees / f"{snapshot.digest}.ledger"
+
+    def write_all(self, shelf: Shelf, snapshot: Snapshot) -> None:
+        """As a filler does that is killed before the seal."""
+        for number, unit in all_units(snapshot):
+            assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+
+    def test_a_complete_tree_is_not_sealed_before_every_byte_was_read(
+        self, open_one, reader: UnitReader, dataset, snapshot: Snapshot
+    ):
+        self.write_all(open_one(), snapshot)
+        bad = [self.some_units(snapshot)[0], (self.large(snapshot), 2)]
+        for unit in bad:
+            self.damage(dataset, snapshot, *unit)
+        shelf = open_one()
+        assert not any(shelf.present(*unit) for unit in bad)
+        reader.scan()
+        assert not reader.complete
+        fill(shelf, snapshot, OBJECTS)
+        reader.scan()
+        assert reader.complete
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    def test_what_a_verification_finds_in_a_tree_that_was_not_sealed_is_told(
+        self, open_one, dataset, snapshot: Snapshot
+    ):
+        self.write_all(open_one(), snapshot)
+        number, unit = self.some_units(snapshot)[0]
+        self.damage(dataset, snapshot, number, unit)
+        verified = verify_dataset(dataset, lambda *_: None)
+        assert verified.units == len(all_units(snapshot))
+        assert [damage.key for damage in verified.damaged] == [snapshot.key(snapshot.unit_range(number, unit)[0])]
+
+    def test_all_stripes_that_are_lost_with_a_damaged_one_are_to_be_fetched(self, shelf, dataset, snapshot: Snapshot):
+        number = self.large(snapshot)
+        self.write_all(shelf, snapshot)
+        self.damage(dataset, snapshot, number, 2)
+        assert shelf.finish(number) == [0, 1, 2, 3]
+
+    def test_one_of_the_threads_that_wrote_the_last_files_reads_all_of_them(
+        self, shelf: Shelf, reader: UnitReader, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+    ):
+        self.write_all(shelf, snapshot)
+        barrier = threading.Barrier(8)
+        looked: list[int] = []
+        repair = shelf.repair
+        monkeypatch.setattr(shelf, "repair", lambda number: looked.append(number) or repair(number))
+
+        def end(number: int) -> list[int]:
+            barrier.wait()
+            return shelf.finish(number)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(end, range(8))) == [[]] * 8
+        assert looked == list(range(snapshot.pack_count))
+        reader.scan()
+        assert reader.complete
+
+    def test_a_tree_that_changed_while_it_was_read_is_read_again(
+        self, shelf: Shelf, reader: UnitReader, dataset, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+    ):
+        """A reader missed a file, which was fetched anew before all the others were read: somebody must seal still."""
+        self.write_all(shelf, snapshot)
+        number, unit = self.some_units(snapshot)[0]
+        missed: list[int] = []
+        repair = shelf.repair
+
+        def meanwhile(pack: int) -> list[int]:
+            if not missed:
+                missed.append(number)
+                self.damage(dataset, snapshot, number, unit)
+                assert not shelf.verify_presence(number, unit)
+                assert shelf.write(number, unit, unit_of(snapshot, OBJECTS, number, unit))
+                assert shelf.finish(number) == []
+            return repair(pack)
+
+        monkeypatch.setattr(shelf, "repair", meanwhile)
+        assert shelf.finish(number) == []
+        reader.scan()
+        assert reader.complete
+        assert check(reader, snapshot, OBJECTS) == len(all_units(snapshot))
+
+    @pytest.mark.parametrize("how", ["cut short", "empty", "bit flipped"])
+    def test_who_misses_what_is_damaged_gets_it_again(self, open_one, dataset, snapshot, how: str):
+        """A reader that cannot read a unit asks for it, and the filler looks at the bytes instead of at its marks."""
+        shelf = open_one()
+        fill(shelf, snapshot, OBJECTS)
+        for number, unit in [self.some_units(snapshot)[0], (self.large(snapshot), 2)]:
+            path, start = self.file_of(dataset, snapshot, number, unit)
+            if how == "bit flipped":
+                self.damage(dataset, snapshot, number, unit)
+            else:
+                path.chmod(0o600)
+                os.truncate(path, start + 1 if how == "cut short" else 0)
+            assert shelf.verify_presence(number, unit) is False
+            assert not shelf.present(number, unit)
+            assert fill(shelf, snapshot, OBJECTS) >= 1
+            assert check(open_one().reader, snapshot, OBJECTS) == len(all_units(snapshot))
 
 
 def test_the_suite_knows_where_bytes_lie(tmp_path: Path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from urllib.parse import parse_qs, unquote
 
@@ -109,6 +110,34 @@ def test_refusals(name_node, status, error):
     name_node.shelf.override = lambda _method, _path: (status, {}, b"{}")
     with pytest.raises(error):
         source.read("a", 0, 7, info)
+
+
+@pytest.mark.parametrize("silent", ["name node", "data node", "data node in mid-body"])
+def test_a_node_that_says_nothing_is_not_waited_for(name_node, silent):
+    name_node.put("a", b"content")
+    options = SourceOptions(endpoint=name_node.shelf.endpoint, read_timeout=0.2)
+    source = open_source(f"hdfs://somewhere{ROOT}", env={}, options=options)
+    info = listed(source)["a"]
+    released = threading.Event()
+
+    def hang(method, target):
+        if target.startswith("/data") == silent.startswith("data"):
+            if silent.endswith("body"):
+                return 200, {"content-length": "7"}, b"cont"  # and the connection stays open
+            released.wait()
+        return name_node.answer(method, target)
+
+    name_node.shelf.override = hang
+    try:
+        with pytest.raises(Unavailable, match="timed out") as caught:
+            source.read("a", 0, 7, info)
+        assert caught.value.throttled
+        if silent == "name node":
+            with pytest.raises(Unavailable, match="timed out"):
+                listed(source)
+    finally:
+        released.set()
+    source.close()
 
 
 def test_a_change_while_reading_is_noticed(name_node):

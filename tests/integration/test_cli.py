@@ -304,6 +304,11 @@ class TestBadInput:
         assert "nobody answers" in bad(1, "load", "--name", "t", "--refresh")
         assert "nobody answers" in bad(1, "load", place.parent, "--name", "u")
 
+    def test_something_else_under_a_name_that_is_there(self, place):
+        good("load", place, "--name", "t")
+        assert "was made with no include" in bad(2, "load", "--name", "t", "--include", "class1/**")
+        assert "'packs'" in bad(1, "load", "--name", "t", "--layout", "files")
+
     def test_an_unknown_dataset_key_and_snapshot(self, place):
         good("load", place, "--name", "t")
         assert "'u'" in bad(1, "show", "u")
@@ -319,6 +324,86 @@ class TestBadInput:
         done = good("load", place, "--name", "t")
         assert "note: " in done.err
         assert "all in the cache" in done.out
+
+
+class TestDamage:
+    """Of the index, or of the file that names it: every command copes, or names the command that mends it."""
+
+    @pytest.fixture(params=["objects.arrow", "current"])
+    def damaged(self, request, place, cache):
+        good("load", place, "--name", "t")
+        good("load", place, "--name", "well", "--include", "class0/**")
+        [dataset] = cache.glob("names/t")
+        [path] = dataset.resolve().rglob(request.param)
+        path.write_bytes(b"{")
+        return path
+
+    def test_load(self, damaged):
+        done = good("load", "--name", "t", "--json")
+        assert (done.json["complete"], done.json["fetched_objects"]) == (True, 0)
+        assert "is damaged" in done.err
+        assert good("load", "--name", "t", "--json").err == ""
+
+    def test_reload(self, damaged, place):
+        (place / "new").write_text("x")
+        os.utime(place / "new", (1e9, 1e9))
+        dry = good("reload", "t", "--dry-run", "--json")
+        assert dry.json["changes"]["added"][-1] == "new"
+        assert "is damaged" in dry.err
+        assert "is damaged" in good("reload", "t").err
+        fetched = good("load", "--name", "t", "--json").json["fetched_objects"]
+        assert fetched == (1 if damaged.name == "current" else 41)  # what lies where in a changed pack was in the index
+        assert good("reload", "t", "--json").json["changed"] is False
+
+    def test_reload_when_nothing_else_changed(self, damaged):
+        said = good("reload", "t", "--json")
+        if damaged.name == "objects.arrow":  # its name is known
+            assert said.json["changed"] is False
+        assert good("load", "--name", "t", "--json").json["fetched_objects"] == 0
+
+    def test_what_looks_at_it(self, damaged):
+        assert "is damaged" in good("show", "t").out
+        assert "hotset reload" in good("show", "t", "--json").json["damage"]
+        listed = good("snapshots", "t", "--json").json["snapshots"]
+        assert [record["damaged"] for record in listed] == [damaged.name == "objects.arrow"]
+        assert ("damaged" in good("snapshots", "t").out) == (damaged.name == "objects.arrow")
+
+    def test_what_cannot_do_without_it_names_what_mends_it(self, damaged, place):
+        for command in (["cat", "t", "class0/000.bin"], ["view", "t", place.parent / "v", "--convert"]):
+            assert "hotset reload" in bad(1, *command) or "load it first" in bad(1, *command)
+        good("reload", "t")
+        assert run("cat", "t", "class0/000.bin", binary=True)[1] == (place / "class0/000.bin").read_bytes()
+
+    def test_the_others_are_listed_and_it_is_marked(self, damaged, cache):
+        (cache / "names" / "gone").symlink_to("../datasets/nowhere")
+        done = good("ls")
+        _, sick, well, *_ = done.out.splitlines()
+        assert (sick.split()[0], "damaged" in sick) == ("t", True)
+        assert (well.split()[0], "100 %" in well) == ("well", True)
+        assert f"\nt: {damaged.parent}" in done.out.replace("the index ", "")
+        sick, well = good("ls", "--json").json["datasets"]
+        assert (sick["name"], well["damage"]) == ("t", None)
+        assert str(damaged) in sick["damage"]
+        assert "hotset reload t" in run("doctor").out
+
+    def test_a_load_that_fails_takes_nothing_away(self, tmp_path, place, cache):
+        good("load", place, "--name", "t", "--layout", "files")
+        next(cache.glob("datasets/*/current")).write_bytes(b"{")
+        moved = place.rename(tmp_path / "moved")
+        bad(1, "load", "--name", "t")
+        moved.rename(place)
+        assert good("load", "--name", "t", "--json").json["fetched_objects"] == 0
+
+    def test_what_cannot_even_be_read_can_be_dropped(self, place, cache):
+        good("load", place, "--name", "t")
+        next(cache.glob("datasets/*/dataset.json")).write_bytes(b"{")
+        (cache / "names" / "gone").symlink_to("../datasets/nowhere")
+        for command in ("show", "reload", "snapshots"):
+            assert "hotset drop" in bad(1, command, "t")
+        assert "hotset drop" in good("ls").out
+        assert good("drop", "t", "--json").json["removed"]
+        good("drop", "gone")
+        assert names(cache) == []
 
 
 class TestServer:
@@ -529,6 +614,27 @@ class TestLook:
         document = good("show", "t", "--json").json
         assert document["exclude"] == ["*.tmp"]
         assert [snapshot["current"] for snapshot in document["snapshots"]] == [True]
+
+    def test_show_says_what_the_last_listing_changed(self, place):
+        good("load", place, "--name", "t")
+        assert "changes" not in good("show", "t").out
+        first = good("show", "t", "--json").json
+        assert first["changes"] is None
+        (place / "class0/000.bin").unlink()
+        (place / "class1/001.bin").write_text("other")
+        for name in "new", "newer":
+            (place / name).write_text(name)
+        good("reload", "t")
+        said = {"before": first["snapshot"], "added": 2, "modified": 1, "removed": 1}
+        assert good("show", "t", "--json").json["changes"] == said
+        line = f"2 added, 1 modified, 1 removed since snapshot {first['snapshot'][:12]}"
+        assert line in good("show", "t").out
+        good("gc")  # takes the one before away
+        assert good("show", "t", "--json").json["changes"] is None
+
+    def test_show_writes_no_escape_codes(self, place):
+        good("load", place, "--name", "t", "--exclude", "\x1bc*")
+        assert r"'\x1bc*'" in good("show", "t").out
 
     def test_cat_to_a_reader_that_has_enough(self, place):
         (place / "large").write_bytes(b"x" * 20 * 2**20)

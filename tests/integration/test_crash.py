@@ -30,7 +30,7 @@ from hotset.snapshot import PlanParameters, Snapshot
 from hotset.source.base import Buffer, ObjectInfo
 from hotset.testing.source import MemorySource
 from hotset.tier.node import CacheDirectory, DatasetDirectory
-from hotset.tier.node.dataset import Layout
+from hotset.tier.node.records import Layout
 from hotset.tier.node.shelf import open_reader
 from tests.support.datasets import content, image_tree
 from tests.support.opening import give_up_soon, read_all, use

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import os
 import re
+import signal
 import subprocess
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -360,7 +364,7 @@ class TestLife:
             ds.close()
             assert not any(socket in target for target in open_fds().values())
         wait_until(lambda: not alive(pid), what="the end of the filler")
-        wait_until(lambda: not __import__("os").path.exists(socket), what="the end of its socket")
+        wait_until(lambda: not os.path.exists(socket), what="the end of its socket")
 
     def test_closed_before_its_supervisor_has_begun(self, place, monkeypatch, no_leaks):
         """A busy machine may start a thread late; the filler's end is waited for all the same."""
@@ -380,11 +384,21 @@ class TestLife:
         ds.close()
         for use_it in (
             lambda: ds[0], lambda: ds.slice(0), lambda: ds.read(KEYS[0]), lambda: ds.read_many([0]), ds.load, ds.reload,
-            lambda: ds.prefetch([0]), lambda: ds.open(KEYS[0]).read(),
+            lambda: ds.prefetch([0]), lambda: ds.open(KEYS[0]).read(), ds.cancel, lambda: next(iter(ds)),
         ):  # fmt: skip
             with pytest.raises(Closed, match=re.escape(ds.name)):
                 use_it()
         assert len(ds) == 60
+        assert ds._fill.pid is None
+
+    def test_closed_while_a_read_is_on_its_way_to_the_filler(self, place, monkeypatch, no_leaks):
+        """It passed the check of the dataset just before; the filler is not started again for it."""
+        ds = hotset.open(place)
+        want = FillClient.want
+        monkeypatch.setattr(FillClient, "want", lambda *args: (ds.close(), want(*args)))
+        with pytest.raises(Closed):
+            ds[0]
+        assert ds._fill.pid is None
 
     def test_closing_frees_who_waits(self, place, proxy):
         hang = proxy.hang(key=KEYS[0])
@@ -396,6 +410,72 @@ class TestLife:
             with pytest.raises(Closed):
                 waiting.result(30)
 
+    def test_one_that_is_dropped_lets_go_of_everything_and_is_told_of(self, place, proxy, no_leaks):
+        rule = proxy.hang()
+        ds = hotset.open(place, "images")
+        ds.load(wait=False)
+        wait_until(lambda: rule.hits, what="requests that hang")
+        pid, socket = ds._fill.pid, ds._fill._socket
+        with pytest.warns(ResourceWarning, match="'images' was not closed") as caught:
+            del ds
+        assert caught[0].filename == __file__
+        wait_until(lambda: not alive(pid), what="the end of the filler")
+        assert not os.path.exists(socket)
+        wait_until(lambda: not hotset.datasets()[0].in_use, what="the end of its leases")
+
+    def test_one_that_was_closed_is_dropped_in_silence(self, place):
+        ds = hotset.open(place)
+        ds.close()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            del ds
+            gc.collect()
+        assert not [each for each in caught if "not closed" in str(each.message)]
+
+    def test_a_file_keeps_its_dataset(self, place):
+        file = hotset.open(place).open(KEYS[0])
+        gc.collect()
+        assert file.read() == DATA[KEYS[0]]
+        with pytest.warns(ResourceWarning):
+            del file
+
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_forked_child_drops_its_copy_and_nothing_of_its_parents(self, place, no_leaks):
+        held = [hotset.open(place, "images")]
+        held[0][0]
+        pid = held[0]._fill.pid
+        child = os.fork()
+        if not child:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                held.clear()
+                gc.collect()
+                os._exit(len(caught))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert hotset.datasets()[0].in_use
+        with held[0] as ds:
+            assert alive(pid)
+            assert ds[1] == DATA[KEYS[1]]
+            assert ds._fill.pid == pid
+
+    @pytest.mark.filterwarnings("ignore:the dataset:ResourceWarning")
+    def test_dropped_in_the_very_thread_that_starts_its_filler_again(self, place, monkeypatch, no_leaks):
+        """The garbage collector runs anywhere."""
+        ds = hotset.open(place)
+        ds[0]
+        spawn, started = FillClient._spawn, []
+
+        def drop_then_spawn(fill):
+            ds._finalizer()
+            process = spawn(fill)
+            started.append(process.pid)
+            return process
+
+        monkeypatch.setattr(FillClient, "_spawn", drop_then_spawn)
+        os.kill(ds._fill.pid, signal.SIGKILL)
+        wait_until(lambda: started and not alive(started[0]), what="the end of the filler that was just started")
+        ds.close()
+
     def test_a_complete_dataset_needs_no_filler(self, place, proxy, no_leaks):
         with hotset.open(place) as ds:
             ds.load()
@@ -405,6 +485,45 @@ class TestLife:
             assert read_all(ds) == dict(DATA)
             assert threading.active_count() == threads
             assert ds._fill.pid is None
+
+    def test_a_complete_dataset_keeps_no_filler_that_was_needed_for_the_listing(
+        self, place, proxy, monkeypatch, no_leaks
+    ):
+        with hotset.open(place) as ds:
+            ds.load()
+        proxy.forget_counts()
+        monkeypatch.setenv("HOTSET_FRESH_FOR", "0")
+        threads = threading.active_count()
+        with hotset.open(place) as ds:
+            assert proxy.lists == 1
+            assert (ds._fill.pid, ds._fill.running) == (None, False)
+            assert threading.active_count() == threads
+            assert ds.stats().fill.fetched_objects == 0
+            assert not ds.reload()
+            assert proxy.lists == 2
+            assert alive(ds._fill.pid)
+            assert read_all(ds) == dict(DATA)
+        assert proxy.count("GET") == 0
+
+    def test_a_filler_that_was_stopped_begins_anew_when_it_is_asked(self, place, proxy, no_leaks):
+        with hotset.open(place) as ds:
+            first = ds._fill.pid
+            assert ds[0] == DATA[KEYS[0]]
+            ds._fill.stop()
+            ds._fill.stop()
+            assert not alive(first)
+            assert read_all(ds) == dict(DATA)
+            assert ds._fill.pid not in (None, first)
+        assert proxy.gets == dict.fromkeys(KEYS, 1)
+
+    def test_a_filler_that_is_stopped_while_a_request_waits_for_it_is_no_loss(self, place, proxy, no_leaks):
+        hang = proxy.hang(key=KEYS[0], times=1)
+        with hotset.open(place) as ds, ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(ds.__getitem__, 0)
+            wait_until(lambda: hang.hits, what="a request that hangs")
+            ds._fill.stop()
+            assert waiting.result(30) == DATA[KEYS[0]]
+            proxy.release()
 
     def test_what_it_looks_like(self, ds):
         assert re.fullmatch(r"<hotset\.Dataset 'images': 60 objects, snapshot [0-9a-f]{12}>", repr(ds))

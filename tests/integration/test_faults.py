@@ -74,6 +74,15 @@ class TestPassingFaults:
             assert stats.limit < 16
             assert read_all(ds) == DATA
 
+    def test_a_server_that_does_not_answer_in_time_gets_fewer_requests(self, place, proxy):
+        rule = proxy.hang(times=5)
+        with opened(place, options=SourceOptions(read_timeout=0.5)) as ds:
+            ds.load()
+            stats = ds.stats().fill
+            assert stats.throttled >= rule.hits == 5
+            assert stats.limit < 16
+            assert read_all(ds) == DATA
+
     def test_slow_bytes_are_waited_for(self, place, proxy):
         proxy.slow(20_000, key=FIRST)
         with opened(place) as ds:
@@ -182,6 +191,18 @@ class TestChangedObjects:
             with pytest.raises(Changed):
                 ds[0]
         assert {key: proxy.gets[key] for key in left} == dict.fromkeys(left, 1)
+
+    @pytest.mark.parametrize("mode", ["raise", "skip", "newest"])
+    def test_what_changed_hides_nothing_else_that_failed(self, server, proxy, mode):
+        """Of two objects, one in stripes that all fail, the load says so; of fifteen that changed, only if asked to."""
+        server.put_many({"zz-large": content("large", 300_000)})
+        with opened(server, on_changed=mode, parameters=SMALL_PACKS) as ds:
+            server.put_many(dict.fromkeys(KEYS[:15], b"changed"))
+            proxy.status(403, key=KEYS[30])
+            proxy.status(403, key="zz-large")
+            with pytest.raises(Denied, match=f"^{17 if mode == 'raise' else 2} objects"):
+                ds.load()
+            assert ds.read_many(range(15, 30)) == [DATA[key] for key in KEYS[15:30]]
 
     @pytest.mark.parametrize("new", [b"short", b"longer than before" * 500, b""], ids=["shorter", "longer", "empty"])
     def test_the_newest_where_that_is_wanted(self, server, proxy, new):

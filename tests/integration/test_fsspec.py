@@ -23,6 +23,7 @@ import torch
 import hotset
 from hotset.loaders.fsspec import HotsetFileSystem
 from tests.support.opening import use
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -253,6 +254,14 @@ class TestLibraries:
 
 
 class TestLife:
+    def test_one_that_is_dropped_closes_its_datasets_when_its_files_are_dropped_too(self, named, no_leaks):
+        file = HotsetFileSystem(skip_instance_cache=True).open("data/readme.txt")
+        gc.collect()
+        assert hotset.datasets()[0].in_use
+        assert file.read() == DATA["readme.txt"]
+        del file
+        wait_until(lambda: not hotset.datasets()[0].in_use, what="the end of the lease")
+
     def test_a_copy_works_in_another_process(self, fs):
         assert fs.cat_file("data/readme.txt") == DATA["readme.txt"]
         copy = pickle.loads(pickle.dumps(fs))

@@ -15,8 +15,9 @@ import hotset
 from hotset.errors import Denied
 from hotset.fill import client
 from hotset.source import SourceOptions
+from hotset.tier.node.packreader import PackReader
 from tests.support.datasets import image_tree, many_small
-from tests.support.opening import read_all, use
+from tests.support.opening import SMALL_PACKS, give_up_soon, read_all, use
 from tests.support.processes import alive, call, wait_until, wait_until_gone
 from tests.support.signature import ACCESS_KEY, REGION, SECRET_KEY
 
@@ -125,10 +126,98 @@ class TestWorkers:
             assert ds.stats().reads == 80
 
 
+class TestEvicted:
+    """Packs that another dataset's turn took away while they were mapped here: their room is free when the last map is."""
+
+    @pytest.fixture
+    def evicted(self, place, monkeypatch):
+        """A dataset of which the first pack was read and is gone, and the last was not read."""
+        monkeypatch.setattr("hotset.read.fetch.LET_GO_EVERY", 0.0)
+        with give_up_soon(place.url, parameters=SMALL_PACKS) as ds:
+            assert ds._packs[0] != ds._packs[79]
+            for _ in range(2):
+                first = [ds[index] for index in range(80) if ds._packs[index] == ds._packs[0]]
+            assert first == list(DATA.values())[: len(first)]
+            os.unlink(ds._reader.path(ds._packs[0]))
+            assert maps_of_deleted_packs() == 1
+            yield ds
+
+    def test_a_read_that_waits_anyway_lets_go_of_them(self, evicted, proxy):
+        assert evicted[79] == DATA[KEYS[79]]
+        assert maps_of_deleted_packs() == 0
+        assert evicted[0] == DATA[KEYS[0]]
+        assert (proxy.gets[KEYS[0]], proxy.gets[KEYS[79]]) == (2, 1)
+        assert read_all(evicted) == DATA
+
+    def test_so_does_one_in_a_worker_that_has_them_from_its_parent(self, evicted):
+        def read() -> bool:
+            inherited = maps_of_deleted_packs()
+            good = evicted[79] == DATA[KEYS[79]]
+            return good and (inherited, maps_of_deleted_packs()) == (1, 0) and evicted[0] == DATA[KEYS[0]]
+
+        assert in_fork(read)
+
+    def test_not_every_time(self, evicted, monkeypatch):
+        """It looks at each pack that is mapped, of which there may be thousands."""
+        monkeypatch.setattr("hotset.read.fetch.LET_GO_EVERY", 3600.0)
+        looked = []
+        forget = PackReader.forget_unlinked
+        monkeypatch.setattr(PackReader, "forget_unlinked", lambda reader: (looked.append(1), forget(reader)))
+        for index in range(79, 60, -1):
+            assert evicted[index] == DATA[KEYS[index]]
+        assert len(looked) == 1
+
+
+def maps_of_deleted_packs() -> int:
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return sum("/packs/" in line and line.endswith(" (deleted)\n") for line in maps)
+
+
 def count_reads(ds, answers) -> None:
     ds[0], ds[1]
     answers.put((ds.stats().reads, ds.stats().waits))
     ds.close()
+
+
+class TestCopies:
+    """Only the client that was made here starts a filler at its socket: a second one would take it from the first."""
+
+    def test_a_worker_that_pickles_leaves_the_filler_to_the_owner(self, place):
+        with hotset.open(place.url) as ds:
+            ds[0]
+            socket = os.stat(ds._fill._socket).st_ino
+
+            def pickle_it() -> bool:
+                copy = pickle.loads(pickle.dumps(ds))
+                good = copy[1] == DATA[KEYS[1]] and ds[2] == DATA[KEYS[2]]
+                return good and ds._fill.pid is None and copy._fill.pid is None
+
+            assert in_fork(pickle_it)
+            assert os.stat(ds._fill._socket).st_ino == socket
+            assert ds[3] == DATA[KEYS[3]]
+
+    def test_nor_does_a_copy_in_the_process_of_the_owner_start_one(self, place):
+        with hotset.open(place.url) as ds:
+            ds[0]
+            socket = os.stat(ds._fill._socket).st_ino
+            copy = pickle.loads(pickle.dumps(ds))
+            assert copy[1] == DATA[KEYS[1]]
+            assert copy._fill.pid is None
+            copy.close()
+            assert os.stat(ds._fill._socket).st_ino == socket
+            assert ds[2] == DATA[KEYS[2]]
+
+    def test_a_fork_of_one_that_was_closed_is_closed(self, place):
+        ds = hotset.open(place.url)
+        ds.close()
+
+        def read() -> bool:
+            for use_it in (lambda: ds[0], ds._fill.start, lambda: ds._fill.load(ds.snapshot)):
+                with pytest.raises(hotset.Closed):
+                    use_it()
+            return ds._fill.pid is None
+
+        assert in_fork(read)
 
 
 class TestForksOfForks:
@@ -181,7 +270,6 @@ class TestOwnerGone:
         with hotset.open(place.url) as ds:
             data = pickle.dumps(ds)
         copy = pickle.loads(data)
-        copy._fill._owner = -1  # the process that pickled it, as another process sees it
         assert read_all(copy) == DATA
         copy.close()
 
@@ -192,7 +280,6 @@ class TestOwnerGone:
         with hotset.open(place.url) as ds:
             data = pickle.dumps(ds)
         copy = pickle.loads(data)
-        copy._fill._owner = -1
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(copy.__getitem__, range(80))) == list(DATA.values())
         copy.close()
@@ -260,7 +347,6 @@ class TestPickles:
         with hotset.open(bucket.url, options=options) as ds:
             data = pickle.dumps(ds)
         copy = pickle.loads(data)
-        copy._fill._owner = -1
         with pytest.raises(Denied, match="AWS_ACCESS_KEY_ID"):
             copy[0]
         copy.close()

@@ -18,6 +18,7 @@ from hotset.fill.service import FillService
 from hotset.read.dataset import Dataset
 from hotset.snapshot import PlanParameters
 from hotset.source.base import Source
+from hotset.tier.node.dataset import Layout
 
 SOON = RetryPolicy(attempts=3, first=0.01, longest=0.02, deadline=20.0)
 """Tries again, but not for long: for tests in which trying again is in vain."""
@@ -48,13 +49,19 @@ def give_up_soon(
 
 @contextmanager
 def service_over(
-    source: Source, root: Path, *, quota: int | None = None, identity: str = "memory", **settings: Any
+    source: Source,
+    root: Path,
+    *,
+    quota: int | None = None,
+    layout: Layout | None = None,
+    identity: str = "memory",
+    **settings: Any,
 ) -> Iterator[FillService]:
     """A filler in this process over a source made by the test; small packs unless said otherwise."""
     env = {**os.environ, "HOTSET_CACHE": str(root)}
     place = root.parent / f"{root.name}-place-{identity}"
     place.mkdir(exist_ok=True)
-    build = Build(str(place), cache=root, quota=quota)
+    build = Build(str(place), cache=root, quota=quota, layout=layout)
     chosen = replace(build.fill_settings, **{"parameters": SMALL_PACKS, "retry": SOON, **settings})
     service = FillService(chosen, env, source=source)
     try:

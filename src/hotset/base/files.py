@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,8 +21,10 @@ __all__ = [
     "filesystem_magic",
     "free_bytes",
     "fsync_directory",
+    "half_removed",
     "is_tmpfs",
     "network_filesystem",
+    "remove_directory",
     "replace_file",
     "rounded",
     "temporary_name",
@@ -31,6 +34,7 @@ __all__ = [
 
 BLOCK = 4096
 
+_DOOMED = ".doomed"
 _TMPFS = 0x01021994
 _NETWORK = {
     0x6969: "NFS",
@@ -123,6 +127,24 @@ def fsync_directory(path: Path) -> None:
 def temporary_name(path: Path) -> Path:
     """A name beside ``path`` that no two writers share; it starts with a dot and so is never taken for content."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory with all that is in it; it is renamed first, so that half of it never looks whole. A process that
+    is killed on its way leaves what `half_removed` finds. FileNotFoundError if there is none.
+    """
+    doomed = Path(f"{temporary_name(path)}{_DOOMED}")
+    path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def half_removed(directory: Path) -> list[Path]:
+    """What somebody began to remove from ``directory`` with `remove_directory`: nobody needs it, so go on with it."""
+    try:
+        entries = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    return [directory / name for name in entries if name.startswith(".") and name.endswith(_DOOMED)]
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:

@@ -31,7 +31,10 @@ class RetryPolicy:
     """How often and how long. Times in seconds.
 
     The pause before retry n is random between 0 and ``first * 2**n``, at most ``longest`` (full jitter: clients that
-    failed together do not come back together). ``deadline`` bounds the whole call, pauses included.
+    failed together do not come back together). ``deadline`` bounds the trying again, pauses included: no attempt begins
+    later than that after the first failure. It does not count from the start of the call, because a first attempt that
+    took long (a slow line, a machine that was suspended) before it broke off deserves a second one as much as any. So a
+    call takes at most ``deadline`` and two attempts, each of which its action must bound.
     """
 
     attempts: int = 8

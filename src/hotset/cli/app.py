@@ -16,7 +16,7 @@ import typer
 from hotset.cli import cat, demo, doctor, drop, gc, load, ls, reload, show, snapshots, verify, view
 from hotset.cli.options import AsJson, Debug
 from hotset.cli.output import Output
-from hotset.errors import HotsetError
+from hotset.errors import HotsetError, InvalidInput
 
 __all__ = ["COMMANDS", "build", "run"]
 
@@ -38,7 +38,9 @@ hotset --install-completion          let the shell complete commands and names
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code: 0, 1 for a failure, 2 for a wrong use, 130 after Ctrl-C."""
-    debug = "--debug" in arguments
+    out = Output(
+        as_json="--json" in arguments, debug="--debug" in arguments
+    )  # also where nothing was parsed to the end
     try:
         code = typer.main.get_command(build()).main(list(arguments), prog_name="hotset", standalone_mode=False)
     except KeyboardInterrupt:
@@ -47,12 +49,13 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except Exception as error:  # those that typer raises for a wrong use have no public base class
         explain = getattr(error, "format_message", None)
-        if explain is None or debug:
+        if explain is None:
             raise
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "hotset"
-        print(f"error: {explain().rstrip('.')}; see `{where} --help`", file=sys.stderr)
-        return int(getattr(error, "exit_code", 2))
+        wrong = InvalidInput(f"{explain().rstrip('.')}; see `{where} --help`")
+        out.fail(wrong.with_traceback(error.__traceback__))
+        return int(getattr(error, "exit_code", wrong.exit_code))
     return code if isinstance(code, int) else 0
 
 

@@ -187,7 +187,7 @@ def runtime(settings: Settings) -> Iterator[Finding]:
 def datasets(settings: Settings) -> Iterator[Finding]:
     """Whether everything in the cache can be read."""
     from hotset.tier.node import CacheDirectory
-    from hotset.tier.node.inventory import describe
+    from hotset.tier.node.inventory import describe_all
 
     if not settings.cache.exists():
         return
@@ -196,13 +196,12 @@ def datasets(settings: Settings) -> Iterator[Finding]:
     except HotsetError:
         return  # told by the check of the cache
     whole = 0
-    for name in directory.names():
-        try:
-            describe(directory, name)
-        except HotsetError as error:
-            yield Finding("datasets", "wrong", f"{name}: {error}", f"hotset drop {name}, then load it again")
-        else:
+    for info in describe_all(directory):
+        if info.damage is None:
             whole += 1
+            continue
+        remedy = f"hotset reload {info.name}" if info.sources else f"hotset drop {info.name}, then load it again"
+        yield Finding("datasets", "wrong", f"{info.name}: {info.damage}", remedy)
     yield Finding("datasets", "ok", f"{plural(whole, 'dataset')} in the cache")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hotset.base.sizes import format_size
-from hotset.cli.options import Name, existing
+from hotset.cli.options import Name, cache_of
 from hotset.cli.output import Output
 from hotset.errors import Busy
 
@@ -33,18 +33,19 @@ def drop(
     """
     from hotset.base.files import usage_of
 
-    build = existing(name)
-    others = [other for other in build.cache.names_of(build.directory.identifier) if other != name]
+    cache = cache_of(name)
+    dataset = cache.dataset(name)  # and no more than that: what cannot be read any more can be dropped all the same
+    others = [other for other in cache.names_of(dataset.identifier) if other != name]
     if others:
-        build.cache.forget(name)
+        cache.forget(name)
         document = {"name": name, "removed": False, "freed_bytes": 0, "other_names": others}
         out.result(document, f"dropped the name {name}; the data stays, it is also called {', '.join(others)}")
         return
-    size = usage_of(build.directory.path)
+    size = usage_of(dataset.path)
     try:
-        build.directory.drop(force=force)
+        dataset.drop(force=force)
     except Busy as error:
         raise Busy(f"{name} is in use; end the processes that read or load it, or use --force") from error
-    build.cache.forget(name)
+    cache.forget(name)
     document = {"name": name, "removed": True, "freed_bytes": size, "other_names": []}
     out.result(document, f"dropped {name}: {format_size(size)} are free again")

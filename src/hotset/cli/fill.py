@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hotset.fill.progress import FillStats, Progress
     from hotset.fill.service import FillService
     from hotset.snapshot import Snapshot
-    from hotset.tier.node.dataset import Current
+    from hotset.tier.node.records import Current
 
 __all__ = ["Filled", "attended", "fill", "list_source", "serving"]
 

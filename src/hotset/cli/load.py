@@ -20,7 +20,7 @@ from hotset.errors import Changed, Corrupt, HotsetError, InvalidInput, Unavailab
 if TYPE_CHECKING:
     from hotset.config.builder import Build
     from hotset.fill.service import FillService
-    from hotset.tier.node.dataset import Current
+    from hotset.tier.node.records import Current
 
 __all__ = ["EXAMPLES", "load"]
 
@@ -85,7 +85,7 @@ def load(
             where, name, quota=quota, layout=layout, include=include or (), exclude=exclude or (), options=options,
             max_rate=max_rate,
         )  # fmt: skip
-        unlisted = build.directory.current() is None
+        unlisted = not build.directory.digests()
         with serving(build.service(), report, again=_same_command) as service:
             try:
                 current = _listed(out, build, service, report, always=refresh)
@@ -104,6 +104,7 @@ def _listed(out: Output, build: Build, service: FillService, report: Reporter, *
     since = build.fresh_since_ns("always" if always else "auto")
     assert since is not None, "only refresh='never' accepts any listing"
     try:
+        build.directory.checked_current()
         current = list_source(service, report, not_before_ns=since)
         _, lease = build.directory.open(current.digest)
         lease.release()

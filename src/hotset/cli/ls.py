@@ -23,7 +23,7 @@ def ls(out: Output) -> None:
     Says how large they are, how much of them is here, and when they were last used.
     """
     from hotset.config.settings import Settings, environment
-    from hotset.tier.node.inventory import describe
+    from hotset.tier.node.inventory import describe_all
 
     cache = existing_cache()
     if cache is None:
@@ -31,7 +31,7 @@ def ls(out: Output) -> None:
         document: dict[str, object] = {"cache": str(root), "quota": None, "used": 0, "datasets": []}
         out.result(document, f"There is no cache at {root} yet; begin with: hotset load URI")
         return
-    infos = [describe(cache, name) for name in cache.names()]
+    infos = describe_all(cache)
     used = cache.usage()
     document = {
         "cache": str(cache.root),
@@ -46,10 +46,12 @@ def ls(out: Output) -> None:
     now = time.time_ns()
     rows = [
         (
-            info.name, count(info.objects), format_size(info.bytes), percent(info.cached_share),
+            info.name, count(info.objects), format_size(info.bytes),
+            percent(info.cached_share) if info.damage is None else "damaged",
             format_size(info.disk_bytes), info.layout, "now" if info.in_use else ago(info.last_used_ns, now),
         )
         for info in infos
     ]  # fmt: skip
     head = ("NAME", "OBJECTS", "SIZE", "CACHED", "DISK", "LAYOUT", "USED")
-    out.result(document, f"{table(head, rows, right='OBJECTS SIZE CACHED DISK')}\n\n{footer}")
+    damaged = "".join(f"{info.name}: {info.damage}\n" for info in infos if info.damage is not None)
+    out.result(document, f"{table(head, rows, right='OBJECTS SIZE CACHED DISK')}\n\n{damaged}{footer}")

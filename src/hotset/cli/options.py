@@ -26,6 +26,7 @@ __all__ = [
     "RequesterPays",
     "Show",
     "ShowProgress",
+    "cache_of",
     "existing",
     "existing_cache",
     "mounts",
@@ -94,9 +95,16 @@ def existing(name: str) -> Build:
     """The dataset of that name; `NotFound` if there is none."""
     from hotset.config.builder import Build
 
-    if existing_cache() is None:
-        raise NotFound(f"no dataset {name!r}: there is no cache yet; begin with: hotset load URI")
+    cache_of(name)
     return Build(None, name)
+
+
+def cache_of(name: str) -> CacheDirectory:
+    """The cache directory in which a dataset is looked for; `NotFound` if there is none yet."""
+    cache = existing_cache()
+    if cache is None:
+        raise NotFound(f"no dataset {name!r}: there is no cache yet; begin with: hotset load URI")
+    return cache
 
 
 def existing_cache() -> CacheDirectory | None:

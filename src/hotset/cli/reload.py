@@ -16,11 +16,14 @@ from hotset.cli.options import Name, Show, ShowProgress, existing
 from hotset.cli.output import Output
 from hotset.cli.progress import Reporter, listing, reporter
 from hotset.cli.text import count, duration, plural, printable
+from hotset.errors import Corrupt, NotFound
 
 if TYPE_CHECKING:
     from hotset.config.builder import Build
     from hotset.fill.service import FillService
     from hotset.snapshot import Changes, Snapshot
+    from hotset.tier.node import Lease
+    from hotset.tier.node.records import Current
 
 __all__ = ["EXAMPLES", "reload"]
 
@@ -57,9 +60,9 @@ def reload(
     try:
         with serving(build.service(), report, again=again) as service:
             if dry_run:
-                changes, filled = _preview(build, service, report), None
+                changes, filled = _preview(out, build, service, report), None
             else:
-                changes, filled = _reload(build, service, report)
+                changes, filled = _reload(out, build, service, report)
     finally:
         report.close()
     document = {
@@ -75,7 +78,7 @@ def reload(
     return 1 if filled is not None and filled.failures else 0
 
 
-def _preview(build: Build, service: FillService, report: Reporter) -> Changes:
+def _preview(out: Output, build: Build, service: FillService, report: Reporter) -> Changes:
     from hotset.snapshot import diff
 
     seen = 0
@@ -86,24 +89,27 @@ def _preview(build: Build, service: FillService, report: Reporter) -> Changes:
 
     with tempfile.TemporaryDirectory(prefix="hotset-") as directory:
         after = attended(lambda: service.preview(Path(directory), on_listed=listed), lambda: report.show(listing(seen)))
-        if build.directory.current() is None:
-            return diff(None, after)
-        before, lease = build.directory.open()
+        opened = _open_current(out, build)
+        if opened is None:
+            return _against_nothing(build.directory.current(), after)
+        before, lease = opened
         try:
             return diff(before, after)
         finally:
             lease.release()
 
 
-def _reload(build: Build, service: FillService, report: Reporter) -> tuple[Changes, Filled | None]:
+def _reload(out: Output, build: Build, service: FillService, report: Reporter) -> tuple[Changes, Filled | None]:
     from hotset.snapshot import diff
 
-    if build.directory.current() is None:
+    opened = _open_current(out, build)
+    if opened is None:
+        known = build.directory.current()
         current = list_source(service, report, not_before_ns=time.time_ns())
         after, lease = build.directory.open(current.digest)
         lease.release()
-        return diff(None, after), None
-    before, lease = build.directory.open()  # held to the end: what did not change is copied from it
+        return _against_nothing(known, after), None
+    before, lease = opened  # held to the end: what did not change is copied from it
     try:
         whole = _is_whole(build, before)
         current = list_source(service, report, not_before_ns=time.time_ns())
@@ -115,6 +121,24 @@ def _reload(build: Build, service: FillService, report: Reporter) -> tuple[Chang
             other.release()
     finally:
         lease.release()
+
+
+def _open_current(out: Output, build: Build) -> tuple[Snapshot, Lease] | None:
+    """The current snapshot; None if nothing was listed yet, or if it is damaged, which is told."""
+    try:
+        return build.directory.open()
+    except NotFound:
+        return None
+    except Corrupt as error:
+        out.note(f"note: {error}; what it held is not known, and all counts as added unless nothing changed")
+        return None
+
+
+def _against_nothing(known: Current | None, after: Snapshot) -> Changes:
+    """The changes where the snapshot before cannot be read; its digest still tells whether there are any."""
+    from hotset.snapshot import diff
+
+    return diff(after if known is not None and known.digest == after.digest else None, after)
 
 
 def _is_whole(build: Build, snapshot: Snapshot) -> bool:

@@ -57,7 +57,7 @@ def snapshots(
             count(record.objects),
             format_size(record.bytes),
             ago(record.created_ns, now),
-            ", ".join(word for word in ("current", "pinned", "leased") if getattr(record, word)),
+            ", ".join(word for word in ("current", "pinned", "leased", "damaged") if getattr(record, word)),
         )
         for record in records
     ]
@@ -66,7 +66,7 @@ def snapshots(
 
 
 def _roll_back(build: Build, digest: str) -> None:
-    from hotset.tier.node.dataset import Current
+    from hotset.tier.node.records import Current
 
     with build.directory.listing_lock():  # nobody lists meanwhile and makes another one current
         snapshot, lease = build.directory.open(digest)

@@ -58,7 +58,7 @@ def view(
                 raise type(error)(
                     f"{plural(len(filled.failures), 'object')} could not be loaded, {key!r} first: {error}"
                 )
-            link = link_view(directory.absolute(), build.directory.trees / snapshot.digest)
+            link = link_view(directory.absolute(), build.directory, snapshot)
         finally:
             lease.release()
     finally:

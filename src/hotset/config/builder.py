@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from hotset.base.sizes import parse_size
 from hotset.config.settings import Settings, environment, runtime_directory
-from hotset.errors import HotsetError, InvalidInput, NotFound, Unavailable
+from hotset.errors import Corrupt, HotsetError, InvalidInput, NotFound, Unavailable
 from hotset.fill.client import FillClient
 from hotset.fill.settings import FillSettings, SourceSettings
 from hotset.source import SourceOptions, display_uri, identify
 from hotset.tier.node import CacheDirectory, DatasetDirectory, DatasetRecord, SourceRecord
-from hotset.tier.node.dataset import Layout
+from hotset.tier.node.records import Layout
 
 if TYPE_CHECKING:
     from hotset.fill.service import FillService
@@ -63,6 +63,10 @@ class Build:
             self.directory: DatasetDirectory = self.cache.dataset(name)
             self.name = name
             record = self.directory.record()
+            if layout is not None:
+                self.directory.check_layout(layout)
+            _check_patterns(name, "include", _patterns(include), record.include)
+            _check_patterns(name, "exclude", _patterns(exclude), record.exclude)
             entries = tuple(
                 SourceSettings(source.uri, source.path, self._with_recorded(source.options))
                 for source in record.sources
@@ -153,7 +157,9 @@ def open_dataset(
     on_changed: OnChanged,
     make: Callable[[], Build],
 ) -> Dataset:
-    """Choose the snapshot, listing the source if that is necessary, and open it."""
+    """Choose the snapshot, listing the source if that is necessary, and open it. One that is damaged is listed again, and the
+    user told, unless just that one was asked for.
+    """
     if refresh not in ("auto", "always", "never"):
         raise InvalidInput(f"refresh is 'auto', 'always' or 'never', not {refresh!r}")
     if on_changed not in ("raise", "skip", "newest"):
@@ -161,14 +167,23 @@ def open_dataset(
     build = make()
     fill = build.client()
     try:
-        if snapshot is None:
-            _refresh_if_stale(build, fill, refresh)
+        try:
+            if snapshot is None:
+                _refresh_if_stale(build, fill, refresh)
+            opened, lease = build.directory.open(snapshot)
+        except Corrupt as error:
+            if snapshot is not None or refresh == "never":
+                raise
+            warnings.warn(f"{build.name} is listed again: {error}", stacklevel=3)
+            fill.refresh(not_before_ns=time.time_ns())
+            opened, lease = build.directory.open()
         from hotset.read.dataset import Dataset, ReadOptions
 
-        opened, lease = build.directory.open(snapshot)
         options = ReadOptions(on_changed, build.settings.lookahead)
         dataset = Dataset(build.name, build.directory, opened, lease, fill, options)
-        if not dataset.complete:
+        if dataset.complete:
+            fill.stop()  # it was needed for the listing only
+        else:
             fill.start()  # its imports take as long as the caller's first steps; forked workers find it running
     except BaseException:
         fill.close()
@@ -178,7 +193,7 @@ def open_dataset(
 
 
 def _refresh_if_stale(build: Build, fill: FillClient, refresh: Refresh) -> None:
-    current = build.directory.current()
+    current = build.directory.checked_current()
     since = build.fresh_since_ns(refresh)
     if current is not None and (since is None or current.listed_ns >= since):
         return
@@ -204,6 +219,16 @@ def default_name(record: DatasetRecord) -> str:
 
 def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _check_patterns(name: str, what: str, given: tuple[str, ...], recorded: tuple[str, ...]) -> None:
+    """`InvalidInput` if other patterns are asked for than the dataset of that name was made with."""
+    if given and given != recorded:
+        made = f"{what} {', '.join(map(repr, recorded))}" if recorded else f"no {what}"
+        raise InvalidInput(
+            f"{name!r} was made with {made}, and what is chosen is part of what a dataset is: leave {what} out, or give the "
+            "URI as well, and another name"
+        )
 
 
 def _absolute(uri: str) -> str:

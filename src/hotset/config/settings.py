@@ -14,7 +14,7 @@ from hotset.errors import Denied, InvalidInput
 
 __all__ = ["VARIABLES", "Settings", "environment", "runtime_directory"]
 
-#: Every variable of ours, and what it means. `hotset doctor` and the documentation print this.
+#: Every variable of ours, and what it means. `hotset doctor` prints this; `docs/cli.md` has the same as a table.
 VARIABLES = {
     "HOTSET_CACHE": "the cache directory (default: hotset in the user's cache directory)",
     "HOTSET_QUOTA": "how large the cache directory may become, e.g. 200GiB (default: 80 % of the free space, once)",

@@ -106,6 +106,16 @@ class Agenda:
         """Everything, in the order of keys, when nothing more urgent is left."""
         self._load.append(positions)
 
+    def jump(self, part: float) -> None:
+        """Go on with the load elsewhere: behind this part of what comes next, which comes last then. Another filler loads
+        here, and two that walk side by side would do nothing but wait for one another.
+        """
+        if self._load:
+            following = self._load.popleft()
+            cut = int(len(following) * part)
+            self._load.append(following[:cut])
+            self._load.appendleft(following[cut:])
+
     def advance(self, positions: Iterable[int]) -> None:
         """These were read: the window of the order moves on."""
         if not len(self._order):

@@ -48,55 +48,73 @@ class Claims:
         return self._locks.try_acquire(place_of(name, unit[1]))
 
     def take_run(self, name: bytes, units: Sequence[Unit]) -> bool:
-        """Claim neighbouring units of one pack together. Each is then released on its own."""
-        if len(units) < 2:
-            return False
+        """Claim neighbouring units of one pack together; False if another filler has some of them. Each is then released
+        on its own.
+        """
         first, last = units[0][1], units[-1][1]
         if not self._locks.try_acquire(place_of(name, first), last - first + 1):
             return False
-        run = _Run(place_of(name, first), last - first + 1, set(units))
+        run = _Run(place_of(name, first), units)
         with self._lock:
             self._runs.update(dict.fromkeys(units, run))
         return True
 
     def release(self, name: bytes, unit: Unit) -> None:
+        """The unit is done. A run is let go as a whole, after its last unit."""
         with self._lock:
             run = self._runs.pop(unit, None)
-            if run is not None:
-                run.units.discard(unit)
-                if run.units:
-                    return
-        if run is not None:
-            self._locks.release(run.start, run.length)
-        else:
+            over = run is not None and run.over_without(unit)
+        if run is None:
             self._locks.release(place_of(name, unit[1]))
+        elif over:
+            self._release_rest(run)
 
-    def release_ahead(self, name: bytes, unit: Unit) -> None:
+    def release_ahead(self, unit: Unit) -> None:
         """Let go of a unit that belongs to a run and is not fetched now."""
-        if self.holds(unit):
-            self.release(name, unit)
+        with self._lock:
+            run = self._runs.pop(unit, None)
+            if run is None:
+                return
+            # At once, and not again with the run: by then it may be claimed for another one.
+            self._locks.release(run.place(unit))
+            run.given_up.add(run.place(unit))
+            over = run.over_without(unit)
+        if over:
+            self._release_rest(run)
 
     def release_runs(self, keep: Container[Unit]) -> None:
         """Let go of units that were claimed ahead and are not being fetched."""
-        if not self._runs:
-            return
-        with self._lock:
-            doomed = {unit: run for unit, run in self._runs.items() if unit not in keep}
-            for unit, run in doomed.items():
-                del self._runs[unit]
-                run.units.discard(unit)
-            ended = {id(run): run for run in doomed.values() if not run.units}
-        for run in ended.values():
-            self._locks.release(run.start, run.length)
+        for unit in list(self._runs):
+            if unit not in keep:
+                self.release_ahead(unit)
+
+    def _release_rest(self, run: _Run) -> None:
+        start = run.start
+        for end in sorted(run.given_up | {run.start + run.length}):
+            if end > start:
+                self._locks.release(start, end - start)
+            start = end + 1
 
     def close(self) -> None:
         self._locks.close()
 
 
 class _Run:
-    __slots__ = ("length", "start", "units")
+    """Neighbouring units whose bytes were locked in one call."""
 
-    def __init__(self, start: int, length: int, units: set[Unit]) -> None:
+    __slots__ = ("_first", "given_up", "length", "start", "units")
+
+    def __init__(self, start: int, units: Sequence[Unit]) -> None:
         self.start = start
-        self.length = length
-        self.units = units
+        self.length = units[-1][1] - units[0][1] + 1
+        self.units = set(units)  #: that are not done
+        self.given_up: set[int] = set()  #: bytes that are not the run's any more
+        self._first = units[0][1]
+
+    def place(self, unit: Unit) -> int:
+        return self.start + unit[1] - self._first
+
+    def over_without(self, unit: Unit) -> bool:
+        """Cross a unit off; whether it was the last one."""
+        self.units.discard(unit)
+        return not self.units

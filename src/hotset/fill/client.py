@@ -1,8 +1,8 @@
 """The reader's end: starts the filler's process when it is needed, keeps it alive, and talks to it from any process.
 
-The process that opened the dataset owns the filler and starts it again if it is killed. Workers, forked or spawned,
-connect to the same socket; only if its owner is gone does a worker start a filler of its own. Connections belong to one
-process and one thread; after a fork new ones are made.
+The client that was made when the dataset was opened owns the filler and starts it again if it is killed. Its copies, forked
+or pickled, connect to the same socket; only if the owner is gone does a copy start a filler of its own. Connections belong
+to one process and one thread; after a fork new ones are made.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotset.errors import Closed, HotsetError, Unavailable
+from hotset.errors import Closed, HotsetError, InvalidInput, Unavailable
 from hotset.fill import wire
-from hotset.fill.progress import FillStats, Progress
+from hotset.fill.progress import Failures, FillStats, Progress
 from hotset.fill.settings import FillSettings, SourceSettings, encode_settings
 from hotset.source import SourceOptions, display_uri
-from hotset.tier.node.dataset import Current
+from hotset.tier.node.records import Current
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,20 +56,19 @@ class FillClient:
         self._settings = settings
         self._environment = environment
         self._runtime = runtime
-        self._owner = os.getpid()
         self._socket = _socket_in(runtime)
-        self._reset()
+        self._closed = False
+        self._reset(owner=True)
 
-    def _reset(self) -> None:
+    def _reset(self, *, owner: bool) -> None:
         """The state of one process: made anew after a fork, where locks, threads and connections mean nothing."""
         self._pid = os.getpid()
+        self._owner = owner
         self._connections: dict[threading.Thread, socket.socket] = {}
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
         self._supervisor: threading.Thread | None = None
-        self._closed = False
-        self._following: tuple[str, bytes, int] | None = None
-        self._loading: str | None = None
+        self._orders: dict[str, tuple[wire.Header, bytes]] = {}  # by kind: what a filler that is started again is told
 
     def __getstate__(self) -> dict[str, Any]:
         sources = tuple(
@@ -79,13 +78,13 @@ class FillClient:
             "_settings": replace(self._settings, sources=sources),
             "_environment": self._environment,
             "_runtime": self._runtime,
-            "_owner": self._owner,
             "_socket": self._socket,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reset()
+        self._closed = False
+        self._reset(owner=False)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -112,9 +111,10 @@ class FillClient:
         return self._request({"op": "newest", "digest": digest, "position": position})[1]
 
     def follow(self, digest: str, order: npt.NDArray[np.uint64], ahead: int) -> None:
-        data = order.tobytes()
-        self._following = (digest, data, ahead)
-        self._request({"op": "follow", "digest": digest, "ahead": ahead}, data)
+        if order.nbytes > wire.MAX_PAYLOAD:
+            most = wire.MAX_PAYLOAD // order.itemsize
+            raise InvalidInput(f"an order of {len(order)} objects is too long; give it in parts of at most {most}")
+        self._order({"op": "follow", "digest": digest, "ahead": ahead}, order.tobytes())
 
     def advance(self, digest: str, positions: Iterable[int]) -> None:
         """Tell what was read. Nothing is waited for, and a lost message does no harm."""
@@ -123,26 +123,40 @@ class FillClient:
             wire.send(self._connection(), {"op": "read", "digest": digest, "silent": True}, [data])
 
     def load(self, digest: str) -> None:
-        self._loading = digest
-        self._request({"op": "load", "digest": digest})
+        self._order({"op": "load", "digest": digest})
 
     def cancel(self, digest: str) -> None:
-        self._following = self._loading = None
+        """Forget the order and the load; what somebody waits for is still fetched."""
+        self._orders.clear()
         if self.running:
-            self._request({"op": "cancel", "digest": digest})
+            self._request({"op": "cancel", "digest": digest, "given": time.monotonic_ns()})
+
+    def _order(self, header: wire.Header, payload: bytes = b"") -> None:
+        """A request that outlives the filler. The clock is that of the machine: it tells which of two orders is newer, though
+        they come from two processes.
+        """
+        self._after_fork()
+        header["given"] = time.monotonic_ns()
+        self._orders[header["op"]] = (header, payload)
+        self._request(header, payload)
 
     def progress(self, digest: str, *, wait: float = 0.0) -> Progress:
-        """The state of the load; waits up to ``wait`` seconds for it to finish."""
-        return Progress(**self._request({"op": "progress", "digest": digest, "wait": wait})[0])
+        """The state of the load; waits up to ``wait`` seconds for it to finish.
+
+        Says that there is one: a filler that was started just now may be asked before the supervisor has told it.
+        """
+        header: wire.Header = {"op": "progress", "digest": digest, "wait": wait}
+        if (load := self._orders.get("load")) is not None:
+            header["load"] = load[0]["given"]
+        return Progress(**self._request(header)[0])
 
     def stats(self, digest: str) -> FillStats:
         """Counters of the filler; zeros if none runs."""
         return FillStats(**self._request({"op": "stats", "digest": digest})[0]) if self.running else FillStats()
 
-    def failures(self, digest: str) -> tuple[int, list[HotsetError]]:
-        """How many units could not be fetched, and the first few reasons."""
+    def failures(self, digest: str) -> Failures:
         answer, _ = self._request({"op": "failures", "digest": digest})
-        return answer["count"], [wire.error_of(error) for error in answer["first"]]
+        return Failures(answer["objects"], answer["changed"], [wire.error_of(error) for error in answer["first"]])
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -158,12 +172,19 @@ class FillClient:
         """Of the filler's process, in the process that started it."""
         return self._process.pid if self._pid == os.getpid() and self._process is not None else None
 
+    @property
+    def owner(self) -> bool:
+        """Whether the filler is this one's to start and to end; no copy's, forked or pickled, unless it is on its own."""
+        return self._owner and self._pid == os.getpid()
+
     def start(self) -> None:
-        """Start the filler unless it runs. Does not wait until it is ready."""
+        """Start the filler unless it runs or is the business of another. Does not wait until it is ready."""
         self._after_fork()
         with self._lock:
             if self._closed:
                 raise Closed("the dataset was closed")
+            if not self._owner:
+                return  # one more at the owner's socket would take it away from the owner's
             if self._process is None:
                 self._process = self._spawn()
                 supervisor = threading.Thread(
@@ -172,13 +193,24 @@ class FillClient:
                 supervisor.start()
                 self._supervisor = supervisor  # last: others take one that does not live for one that gave up
 
-    def close(self) -> None:
-        """End the filler, if this process started it, and all connections to it. Idempotent."""
+    def close(self, *, wait: bool = True) -> None:
+        """`stop`, for good. Idempotent."""
         self._after_fork()
         with self._lock:
             self._closed = True
+        self.stop(wait=wait)
+
+    def stop(self, *, wait: bool = True) -> None:
+        """End the filler, if this process started it, with its orders and all connections to it. The next request, or
+        `start`, starts another one.
+
+        With ``wait=False`` it may be called at any moment, by the garbage collector too, and the filler ends a little later.
+        """
+        self._after_fork()
+        with self._lock:
             process, supervisor = self._process, self._supervisor
             self._process = self._supervisor = None
+            self._orders.clear()
             for connection in self._connections.values():
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
@@ -186,14 +218,16 @@ class FillClient:
             self._connections.clear()
         if process is not None:
             process.terminate()  # safe at any moment; closing the pipe is not enough where workers inherited it
-            if supervisor is not None:
+            if supervisor is not None and wait:
                 supervisor.join()  # it takes the ended process off the system's list
             with suppress(FileNotFoundError):
                 os.unlink(self._socket)
 
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._reset()
+            for connection in self._connections.values():
+                connection.close()  # the parent's goes on
+            self._reset(owner=False)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -213,6 +247,8 @@ class FillClient:
         """Wait for the filler's end; start it again if it ended without being told to, and give it its orders again."""
         restarts = 0
         while True:
+            if self._closed:
+                process.terminate()  # the garbage collector may close in this thread, while it starts this very process
             started = time.monotonic()
             process.wait()
             if process.stdin is not None:
@@ -220,19 +256,13 @@ class FillClient:
                     process.stdin.close()
             restarts = restarts + 1 if time.monotonic() - started < 10 else 1
             with self._lock:
-                if self._closed or restarts > MAX_RESTARTS:
-                    return
+                if self._closed or self._process is not process or restarts > MAX_RESTARTS:
+                    return  # told to end; or hopeless
                 process = self._process = self._spawn()
-            try:
-                if self._following is not None:
-                    digest, data, ahead = self._following
-                    self._request({"op": "follow", "digest": digest, "ahead": ahead}, data)
-                if self._loading is not None:
-                    self._request({"op": "load", "digest": self._loading})
-            except HotsetError:
-                continue  # whoever reads gets this error and the reason
-            finally:
-                self._disconnect()
+            for header, payload in list(self._orders.values()):
+                with suppress(HotsetError):  # whoever reads gets this error and the reason
+                    self._request(header, payload)
+            self._disconnect()
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -242,7 +272,7 @@ class FillClient:
             connection = self._connection()
             try:
                 wire.send(connection, header, [payload])
-                answer, data = wire.receive(connection)
+                answer, data = wire.receive_whole(connection)
             except wire.ConnectionLost:
                 self._disconnect()
                 continue
@@ -252,16 +282,15 @@ class FillClient:
             return wire.result_of(answer), data
 
     def _connection(self) -> socket.socket:
-        """This thread's connection, made if necessary; starts the filler where this process may."""
+        """This thread's connection, made if necessary; the owner starts the filler."""
         self._after_fork()
         if (existing := self._connections.get(threading.current_thread())) is not None:
             return existing
-        ours = self._owner == os.getpid()
-        if ours:
-            self.start()
+        ours = self._owner
         deadline = time.monotonic() + (START_PATIENCE if ours else OWNER_PATIENCE)
         pause = 0.002
         while True:
+            self.start()  # in each round: another thread may have stopped it
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 connection.connect(self._socket)
@@ -284,10 +313,10 @@ class FillClient:
             pause = min(0.05, pause * 1.5)
 
     def _become_owner(self) -> None:
-        """A worker whose owner does not start the filler (again) helps itself."""
+        """A copy whose owner does not start the filler (again) helps itself."""
         with self._lock:
-            if self._owner != os.getpid():
-                self._owner, self._socket = os.getpid(), _socket_in(self._runtime)
+            if not self._owner:
+                self._owner, self._socket = True, _socket_in(self._runtime)
             self.start()
 
     def _keep(self, connection: socket.socket) -> socket.socket:

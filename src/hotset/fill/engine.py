@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from random import random
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +38,7 @@ __all__ = ["Engine", "Outcome"]
 CONTESTED_PAUSE = 0.01
 #: A batch is broken off after so many seconds: with a slow source meeting the others after each unit costs nothing.
 BATCH_SECONDS = 0.05
-#: So often an idle filler looks what was evicted.
-IDLE_SECONDS = 30.0
+IDLE_SECONDS = 30.0  #: so often an idle filler looks what was evicted
 #: After so long the other filler counts as stalled, and the unit is fetched here as well.
 CONTESTED_PATIENCE = 60.0
 
@@ -80,6 +80,7 @@ class Engine:
         self._failed: dict[Unit, HotsetError] = {}
         self._threads: list[threading.Thread] = []
         self._idle = 0
+        self._watching = 0  # of the idle ones, those that wake up in time for `_look_again`
         self._closed = False
         self._broken: HotsetError | None = None
 
@@ -172,13 +173,9 @@ class Engine:
 
     def stats(self) -> FillStats:
         with self._lock:
-            return self._counters.stats(
-                running=self._busy,
-                waiting=len(self._waiters),
-                limit=self._pace.limit,
-                staged=self._staging.used,
-                failed=len(self._failed),
-            )
+            limit, staged, waiting = self._pace.limit, self._staging.used, len(self._waiters)
+            failed, busy = len(self._failed), self._busy
+            return self._counters.stats(running=busy, waiting=waiting, limit=limit, staged=staged, failed=failed)
 
     def progress(self) -> Progress:
         """How far the load is; exact once nothing is left to do."""
@@ -259,7 +256,7 @@ class Engine:
                 if self._busy < self._pace.limit and (batch := self._take()) is not None:
                     self._busy += 1
                     self._running.update(dict.fromkeys(batch.units, batch))
-                    if self._agenda.pending or self._look_again:
+                    if self._agenda.pending or (self._look_again and not self._watching):
                         self._wake(1)  # one after the other, so that there are never more threads than work
                     return batch
                 if self._quiet():
@@ -267,9 +264,9 @@ class Engine:
                 if self._busy < self._pace.limit:
                     self._pace.idle()
                 pause = max(0.001, self._look_again[0][0] - self._clock()) if self._look_again else IDLE_SECONDS
-                self._idle += 1
+                self._idle, self._watching = self._idle + 1, self._watching + (watching := bool(self._look_again))
                 woken = self._work.wait(pause)
-                self._idle -= 1
+                self._idle, self._watching = self._idle - 1, self._watching - watching
                 if not woken and threading.current_thread() is self._threads[0]:
                     self._shelf.let_go()
             return None
@@ -297,7 +294,7 @@ class Engine:
         """A thread was given the unit and did not begin it."""
         del self._running[unit]
         self._staging.withdraw(unit)
-        self._claims.release_ahead(self.snapshot.pack_name(unit[0]), unit)
+        self._claims.release_ahead(unit)
 
     def _take(self) -> Batch | None:
         while self._look_again and self._look_again[0][0] <= self._clock():
@@ -306,8 +303,8 @@ class Engine:
                 return Batch([unit], deque())  # alone, so that nothing is given back
             del self._contested[unit]
             self._answer(unit, None)
-        waits = self._waiters.__contains__
-        batch = self._agenda.take(self._needed, waits, self._has_place, self._keep, threads=self._pace.limit)
+        awaited, threads = self._waiters.__contains__, self._pace.limit
+        batch = self._agenda.take(self._needed, awaited, self._has_place, self._keep, threads=threads)
         if batch is not None and not self._agenda.loads(batch):
             # The load rests now: what it claimed ahead, another filler may be waiting for.
             self._claims.release_runs(keep=self._running.keys())
@@ -322,8 +319,8 @@ class Engine:
         return unit in self._waiters or unit not in self._failed
 
     def _has_place(self, unit: Unit) -> bool:
-        if self._shelf.admit(unit[0]):
-            return True
+        if self._shelf.admissible(unit[0]):
+            return True  # its pack's file is made by the thread that fetches it: thousands of them would be made here
         while not self._staging.promise(unit, self._size(unit)):
             oldest = self._staging.oldest()
             if oldest is None or self._due(oldest):
@@ -346,7 +343,8 @@ class Engine:
                 if not self._needed((number, following)):
                     break
                 run.append((number, following))
-            self._claims.take_run(self.snapshot.pack_name(number), run)
+            if len(run) > 1 and not self._claims.take_run(self.snapshot.pack_name(number), run):
+                self._agenda.jump(random())
         return True
 
     def _quiet(self) -> bool:
@@ -390,8 +388,10 @@ class Engine:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
-        if waiters or outcome is None or isinstance(outcome, HotsetError) or not self._staging.put(unit, outcome):
+        if waiters or outcome is None or isinstance(outcome, HotsetError):
             self._staging.withdraw(unit)
+        elif self._staging.promise(unit, len(outcome)):  # else made before, or a place in the cache was expected
+            self._staging.put(unit, outcome)
 
     def _drop_stale(self) -> None:
         """Free the places of staged objects that the order does not come to soon."""

@@ -22,14 +22,17 @@ from dataclasses import asdict
 
 import numpy as np
 
-from hotset.errors import Denied, HotsetError, InvalidInput
+from hotset.errors import Changed, Denied, HotsetError, InvalidInput
 from hotset.fill import wire
-from hotset.fill.engine import Outcome
+from hotset.fill.engine import Engine, Outcome
 from hotset.fill.service import FillService
 from hotset.fill.settings import decode_settings
 from hotset.source import Buffer
 
 __all__ = ["main"]
+
+#: Seconds to wait when no connection can be taken for want of descriptors, threads or memory.
+ACCEPT_PAUSE = 0.1
 
 
 class Server:
@@ -40,6 +43,9 @@ class Server:
         self._make_service = make_service
         self._making = threading.Lock()
         self._service: FillService | None = None
+        self._ordering = threading.Lock()
+        self._obeyed: dict[tuple[str, str], int] = {}  # (snapshot, kind of order) -> when the newest one was given
+        self._closed = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with suppress(FileNotFoundError):
             os.unlink(path)  # left by a filler that was killed
@@ -48,14 +54,24 @@ class Server:
         self._path = path
 
     def serve(self) -> None:
-        while True:
+        """Take connections until closed. One that cannot be taken now must not end this: the socket stays where it is, and
+        whoever connects to it waits.
+        """
+        while not self._closed.is_set():
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return  # closed
-            threading.Thread(target=self._converse, args=(connection,), name="hotset-peer", daemon=True).start()
+                self._closed.wait(ACCEPT_PAUSE)
+                continue
+            thread = threading.Thread(target=self._converse, args=(connection,), name="hotset-peer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads
+                connection.close()  # whose other end connects again
+                self._closed.wait(ACCEPT_PAUSE)
 
     def close(self) -> None:
+        self._closed.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -81,7 +97,7 @@ class Server:
                     except Exception as error:  # noqa: BLE001  a defect here must not look like a dead filler to the reader
                         answer, parts = wire.encode_error(HotsetError(f"{type(error).__name__}: {error}")), []
                     if not header.get("silent"):
-                        wire.send(connection, answer, parts)
+                        _reply(connection, answer, parts)
             except (wire.ConnectionLost, HotsetError):
                 return  # the reader left, or must not ask
 
@@ -96,32 +112,63 @@ class Server:
         if op == "refresh":
             current = self._running_service().refresh(not_before_ns=int(header["not_before_ns"]))
             return asdict(current), []
-        engine = self._running_service().engine(str(header.get("digest", "")))
+        digest = str(header.get("digest", ""))
+        engine = self._running_service().engine(digest)
         if op == "want":
             futures = engine.want([(int(number), int(unit)) for number, unit in header["units"]])
             return _delivered(futures)
         if op == "newest":
             return {}, [engine.newest(int(header["position"]))]
         if op == "follow":
-            engine.follow(np.frombuffer(payload, dtype=np.uint64), int(header["ahead"]))
+            order, ahead = np.frombuffer(payload, dtype=np.uint64), int(header["ahead"])
+            self._obey(digest, "follow", header["given"], lambda: engine.follow(order, ahead))
         elif op == "read":
             engine.advance(np.frombuffer(payload, dtype=np.uint64).tolist())
         elif op == "load":
-            engine.load()
+            self._obey(digest, "load", header["given"], engine.load)
         elif op == "cancel":
-            engine.cancel()
+            for kind in ("follow", "load"):
+                self._obey(digest, kind, header["given"], engine.cancel)
         elif op == "progress":
+            if header.get("load") is not None:
+                self._obey(digest, "load", header["load"], engine.load)
             engine.wait_loaded(min(5.0, float(header.get("wait", 0))))
             return asdict(engine.progress()), []
         elif op == "stats":
             return engine.stats().encoded(), []
         elif op == "failures":
-            failures = engine.failures()
-            first = [wire.encode_error(error) for error in list(failures.values())[:10]]
-            return {"count": len(failures), "first": first}, []
+            return _failures(engine), []
         else:
             raise InvalidInput(f"unknown request {op!r}")
         return {}, []
+
+    def _obey(self, digest: str, kind: str, given: int, order: Callable[[], None]) -> None:
+        """Carry out an order, unless this one or a newer one was (a cancellation is one): after the end of a filler it is
+        given again by the supervisor and by whoever waits for it, and may be late.
+        """
+        with self._ordering:
+            if given > self._obeyed.get((digest, kind), 0):
+                order()
+                self._obeyed[digest, kind] = given
+
+
+def _reply(connection: socket.socket, answer: wire.Header, parts: Sequence[Buffer]) -> None:
+    try:
+        wire.send_whole(connection, answer, parts)
+    except InvalidInput as error:  # thousands of long messages; to close without a word would be asked again for ever
+        wire.send(connection, wire.encode_error(error))
+
+
+def _failures(engine: Engine) -> wire.Header:
+    """How many objects could not be fetched, how many of them because they changed, and the first few reasons. Those that
+    changed come last: a reader may have been told to put up with them, and must still hear of the others.
+    """
+    objects: dict[int, HotsetError] = {}  # of a striped object, many units may have failed
+    for unit, error in sorted(engine.failures().items(), key=lambda failed: isinstance(failed[1], Changed)):
+        objects.setdefault(engine.snapshot.unit_range(*unit)[0], error)
+    errors = list(objects.values())
+    changed = sum(isinstance(error, Changed) for error in errors)
+    return {"objects": len(errors), "changed": changed, "first": [wire.encode_error(error) for error in errors[:10]]}
 
 
 def _delivered(futures: Sequence[Future[Outcome]]) -> tuple[wire.Header, list[Buffer]]:

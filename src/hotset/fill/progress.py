@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-__all__ = ["Counters", "FillStats", "Progress"]
+from hotset.errors import HotsetError
+
+__all__ = ["Counters", "Failures", "FillStats", "Progress"]
 
 #: Rates are averages over this many seconds.
 WINDOW = 5.0
@@ -58,6 +60,15 @@ class Progress:
         if self.bytes_per_second <= 0:
             return None
         return (self.total_bytes - self.bytes) / self.bytes_per_second
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What a load could not fetch."""
+
+    objects: int
+    changed: int  #: how many of them because they are another version at the source now
+    first: list[HotsetError]  #: a few reasons, those that are no change before those that are
 
 
 class Counters:

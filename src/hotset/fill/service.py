@@ -22,7 +22,7 @@ from hotset.source import ObjectInfo, Source, key_beginnings, open_source
 from hotset.source.wrappers import CombinedSource, RateLimited, Retrying, filtered
 from hotset.tier.node import CacheDirectory, DatasetDirectory, Lease
 from hotset.tier.node.collect import outlived
-from hotset.tier.node.dataset import Current
+from hotset.tier.node.records import Current
 from hotset.tier.node.shelf import Shelf, open_shelf
 
 __all__ = ["FillService", "ListingProgress"]
@@ -149,7 +149,8 @@ class FillService:
             mounts.append(
                 (entry.path, Retrying(source, self.settings.retry, cancel=self._cancel, on_retry=self._note_retry))
             )
-        whole: Source = CombinedSource(mounts)
+        [(path, first), *others] = mounts
+        whole: Source = CombinedSource(mounts) if path or others else first  # a layer less around each read
         whole = filtered(whole, include=self.settings.include, exclude=self.settings.exclude)
         if self.settings.max_rate:
             whole = RateLimited(whole, self.settings.max_rate, cancel=self._cancel)

@@ -2,7 +2,7 @@
 
 A frame is a version byte, the length of a JSON header, the length of a payload, then both. Requests carry ``op``; answers
 carry either a result or ``error`` and ``message``, which become the same exception on the other side. Lengths are bounded,
-so that a confused or hostile peer costs an error and not the memory.
+so that a confused or hostile peer costs an error and not the memory; an answer that is longer comes in several frames.
 """
 
 from __future__ import annotations
@@ -10,14 +10,24 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hotset.errors
 from hotset.errors import HotsetError, InvalidInput, Unavailable
 from hotset.source.base import Buffer
 
-__all__ = ["MAX_PAYLOAD", "ConnectionLost", "encode_error", "error_of", "receive", "result_of", "send"]
+__all__ = [
+    "MAX_PAYLOAD",
+    "ConnectionLost",
+    "encode_error",
+    "error_of",
+    "receive",
+    "receive_whole",
+    "result_of",
+    "send",
+    "send_whole",
+]
 
 VERSION = 1
 MAX_HEADER = 4 * 2**20
@@ -34,10 +44,13 @@ class ConnectionLost(Exception):
 
 
 def send(connection: socket.socket, header: Header, payload: Sequence[Buffer] = ()) -> None:
-    """Send one frame; the buffers of ``payload`` are joined by the kernel, not by a copy."""
+    """Send one frame; the buffers of ``payload`` are joined by the kernel, not by a copy. `InvalidInput`, and nothing is
+    sent, if the other side would refuse it: it could only close the connection, which looks like its end.
+    """
     encoded = json.dumps(header, separators=(",", ":")).encode()
     views = [memoryview(part).cast("B") for part in payload if len(part)]
     length = sum(view.nbytes for view in views)
+    _check(len(encoded), length)
     parts = [memoryview(_PREFIX.pack(VERSION, len(encoded), length) + encoded), *views]
     try:
         while parts:
@@ -55,12 +68,31 @@ def receive(connection: socket.socket) -> tuple[Header, memoryview]:
     version, header_length, length = _PREFIX.unpack(_exactly(connection, _PREFIX.size))
     if version != VERSION:
         raise InvalidInput(f"the other side speaks version {version} of the filler's protocol, this one {VERSION}")
-    if header_length > MAX_HEADER or length > MAX_PAYLOAD:
-        raise InvalidInput(f"a frame of {header_length} + {length} bytes is too large")
+    _check(header_length, length)
     header = json.loads(bytes(_exactly(connection, header_length)))
     if not isinstance(header, dict):
         raise InvalidInput("a frame's header is not an object")
     return header, _exactly(connection, length)
+
+
+def send_whole(connection: socket.socket, header: Header, payload: Sequence[Buffer]) -> None:
+    """`send` for a payload of any length: all frames but the last say only that ``more`` follows."""
+    *first, last = _frames(payload)
+    for frame in first:
+        send(connection, {"more": True}, frame)
+    send(connection, header, last)
+
+
+def receive_whole(connection: socket.socket) -> tuple[Header, memoryview]:
+    """What `send_whole` sent. Only from a peer that is trusted with the memory: the filler, never a reader."""
+    header, payload = receive(connection)
+    if "more" not in header:
+        return header, payload
+    whole = bytearray(payload)
+    while "more" in header:
+        header, payload = receive(connection)
+        whole += payload
+    return header, memoryview(whole).toreadonly()
 
 
 def encode_error(error: BaseException) -> Header:
@@ -84,6 +116,25 @@ def result_of(header: Header) -> Header:
     if "error" in header:
         raise error_of(header)
     return header
+
+
+def _frames(payload: Sequence[Buffer]) -> Iterator[list[memoryview]]:
+    """The same bytes in pieces that fit a frame each; at least one."""
+    frame: list[memoryview] = []
+    room = MAX_PAYLOAD
+    for part in payload:
+        view = memoryview(part).cast("B") if len(part) else memoryview(b"")
+        while view.nbytes > room:
+            yield [*frame, view[:room]]
+            view, frame, room = view[room:], [], MAX_PAYLOAD
+        frame.append(view)
+        room -= view.nbytes
+    yield frame
+
+
+def _check(header: int, payload: int) -> None:
+    if header > MAX_HEADER or payload > MAX_PAYLOAD:
+        raise InvalidInput(f"a frame of {header} + {payload} bytes is too large")
 
 
 def _exactly(connection: socket.socket, length: int) -> memoryview:

@@ -55,6 +55,7 @@ class HotsetFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
                 found = self._datasets.get(name)
                 if found is None:
                     found = self._datasets[name] = hotset.open(name=name, **self._how)
+                    found.may_be_dropped()  # libraries do not close file systems
         return found
 
     def close(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import operator
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,9 +16,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hotset.errors import Changed, Closed, InvalidInput
+from hotset.errors import Closed, Corrupt, HotsetError, InvalidInput
 from hotset.fill.client import FillClient
-from hotset.fill.progress import Progress
+from hotset.fill.progress import Failures, FillStats, Progress
 from hotset.read.fetch import Fetching, OnChanged, ReadOptions
 from hotset.read.file import ObjectFile, ObjectReader
 from hotset.read.keys import Keys
@@ -64,6 +66,7 @@ class Dataset(Sequence[bytes]):
         self._count_from_zero()
         self._reader.scan()
         _opened.add(self)
+        self._when_dropped(warn=True)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -151,29 +154,53 @@ class Dataset(Sequence[bytes]):
         """Fetch everything that the quota has room for. ``progress`` is called a few times a second.
 
         With ``wait=False`` the filler goes on in the background, behind whatever is read or prefetched meanwhile.
-        Raises the first failure, after all other objects were fetched.
+        Raises the first failure, after all other objects were fetched. Ctrl-C ends the load as `cancel` does.
         """
         self._check_open()
-        digest = self._snapshot.digest
         self._reader.scan()
         if self.complete:
             done = Progress(len(self), len(self), self.total_bytes, self.total_bytes, finished=True)
             if progress is not None:
                 progress(done)
             return done
-        self._fill.load(digest)
-        while True:
-            state = self._fill.progress(digest, wait=0.25 if wait else 0.0)
-            if progress is not None:
-                progress(state)
-            if state.finished or not wait:
-                break
+        failures = None
+        try:
+            self._fill.load(self._snapshot.digest)
+            while True:
+                state = self._fill.progress(self._snapshot.digest, wait=0.25 if wait else 0.0)
+                if progress is not None:
+                    progress(state)
+                if state.finished and state.failed:
+                    failures = self._fill.failures(self._snapshot.digest)
+                    if failures.objects:
+                        break  # else this is another filler than that which failed, and it goes on
+                elif state.finished or not wait:
+                    break
+        except HotsetError:
+            raise
+        except BaseException:
+            with suppress(HotsetError):
+                self.cancel()  # of Ctrl-C, or of what ``progress`` raised, the filler knows nothing
+            raise
         self._reader.scan()
-        if state.finished and state.failed:
-            count, errors = self._fill.failures(digest)
-            if errors and not (self._options.on_changed != "raise" and isinstance(errors[0], Changed)):
-                raise type(errors[0])(f"{count} objects could not be loaded; the first: {errors[0]}")
+        if failures is not None:
+            self._raise(failures)
         return state
+
+    def _raise(self, failures: Failures) -> None:
+        """What a load ends with, unless it failed at nothing but what may be left out."""
+        lost = failures.objects - (0 if self._options.on_changed == "raise" else failures.changed)
+        if lost:
+            first = failures.first[0]
+            raise type(first)(f"{lost} objects could not be loaded; the first: {first}")
+
+    def cancel(self) -> None:
+        """Fetch nothing ahead any more: forget the order of `prefetch`, and a `load`, also of another thread, which returns.
+
+        What somebody waits for is still fetched, and what was fetched stays.
+        """
+        self._check_open()
+        self._fill.cancel(self._snapshot.digest)
 
     def prefetch(self, order: Iterable[int], *, lookahead: int | None = None) -> None:
         """Tell the order of the reads to come (indices): absent objects are fetched in that order, ahead of the reading.
@@ -194,6 +221,10 @@ class Dataset(Sequence[bytes]):
         This `Dataset` stays as it is. What did not change is kept; nothing is fetched here (use `load` on the new one).
         """
         self._check_open()
+        try:
+            self._directory.look()
+        except Corrupt as error:
+            warnings.warn(f"{self.name} is listed again: {error}", stacklevel=2)
         current = self._fill.refresh(not_before_ns=time.time_ns())
         if current.digest == self._snapshot.digest:
             return diff(self._snapshot, self._snapshot)
@@ -206,8 +237,8 @@ class Dataset(Sequence[bytes]):
     def view(self, path: str | os.PathLike[str]) -> Path:
         """Make ``path`` a symbolic link to a directory tree with the dataset's own names, complete and read-only.
 
-        For datasets of the layout "files"; loads what is missing first. A view that is there already is replaced;
-        anything else is not (`AlreadyExists`).
+        For datasets of the layout "files"; loads what is missing first, and makes no view (`NotFound`) of what is not
+        complete then. A view that is there already is replaced; anything else is not (`AlreadyExists`).
         """
         if isinstance(self._reader, PackReader):
             raise InvalidInput(
@@ -215,7 +246,7 @@ class Dataset(Sequence[bytes]):
                 f"`hotset view {self.name} DIR --convert` (copies {self.total_bytes} bytes)"
             )
         self.load()
-        return link_view(Path(path).absolute(), self._reader.root)
+        return link_view(Path(path).absolute(), self._directory, self._snapshot)
 
     # -- facts ---------------------------------------------------------------------------------------------------------
 
@@ -232,8 +263,10 @@ class Dataset(Sequence[bytes]):
         """The size of an object in bytes, without reading it."""
         return self._sizes[index]
 
-    def stats(self) -> ReadStats:
-        """Counters of this process's reads and of the filler."""
+    def stats(self, *, filler: bool = True) -> ReadStats:
+        """Counters of this process's reads and of the filler, which is not asked (and its counters are zero) if it is not
+        wanted: then this costs a microsecond.
+        """
         slow = self._fetching
         reads = self._reads + slow.reads
         return ReadStats(
@@ -243,7 +276,7 @@ class Dataset(Sequence[bytes]):
             wait_seconds=slow.wait_seconds,
             bytes_from_cache=self._bytes + slow.bytes - slow.bytes_through,
             bytes_read_through=slow.bytes_through,
-            fill=self._fill.stats(self._snapshot.digest),
+            fill=self._fill.stats(self._snapshot.digest) if filler else FillStats(),
         )
 
     def _count_from_zero(self) -> None:
@@ -259,9 +292,19 @@ class Dataset(Sequence[bytes]):
         """Let go of the filler, the maps and the lease. Views that were handed out stay valid. Idempotent."""
         if not self._closed:
             self._closed = True
+            self._finalizer.detach()
             self._fill.close()
             self._reader.close()
             self._lease.release()
+
+    def may_be_dropped(self) -> None:
+        """Nobody is going to call `close`, and that is no mistake: dropping it does the same, without a ResourceWarning."""
+        self._finalizer.detach()
+        self._when_dropped(warn=False)
+
+    def _when_dropped(self, *, warn: bool) -> None:
+        self._finalizer = weakref.finalize(self, _abandon, self.name, self._fill, self._lease, warn=warn)
+        self._finalizer.atexit = False  # the filler sees by itself that this process ends
 
     def __enter__(self) -> Self:
         return self
@@ -274,7 +317,7 @@ class Dataset(Sequence[bytes]):
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
         if not self.complete:
-            self._fill.start()  # workers connect to it; only this process can start it with its credentials
+            self._fill.start()  # workers connect to it; only its owner can start it with its credentials
         return (
             _reopen,
             (
@@ -303,6 +346,18 @@ class Dataset(Sequence[bytes]):
     def _range(self, position: int, start: int, end: int) -> memoryview:
         self._check_open()
         return self._fetching.range(position, start, end)
+
+
+def _abandon(name: str, fill: FillClient, lease: Lease, *, warn: bool) -> None:
+    """A dataset was dropped that nobody closed. May run in any thread, at any moment. In a forked child it only lets go of
+    the child's part; neither there nor in a spawned worker is there a good place to close it, so nobody is warned.
+    """
+    warn = warn and fill.owner
+    fill.close(wait=False)
+    lease.release()
+    if warn:
+        message = f"the dataset {name!r} was not closed; call close(), or open it in a `with` block"
+        warnings.warn(message, ResourceWarning, stacklevel=3)
 
 
 _opened: weakref.WeakSet[Dataset] = weakref.WeakSet()

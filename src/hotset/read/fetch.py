@@ -23,6 +23,8 @@ REQUEST_OBJECTS = 4096
 REQUEST_STRIPES = 32
 #: So many reads of a dataset that is still filling are told to the filler at once.
 NOTICE_EVERY = 32
+#: Seconds after which a read that is slow anyway also lets go of what was evicted: its room is not free before, in no process.
+LET_GO_EVERY = 10.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Fetching:
         self._options = options
         self._sizes = snapshot.sizes
         self._noticed: list[int] = []
+        self._let_go_at = time.monotonic() + LET_GO_EVERY
         self.count_from_zero()
 
     def count_from_zero(self) -> None:
@@ -116,6 +119,7 @@ class Fetching:
 
     def _units(self, units: Sequence[tuple[int, int]]) -> list[memoryview | HotsetError]:
         """The bytes of these units, from the cache, else by asking the filler; or why one cannot be had."""
+        self._let_go()
         parts: list[memoryview | HotsetError | None] = [self._local(*unit) for unit in units]
         absent = [place for place, part in enumerate(parts) if part is None]
         for (number, unit), part in zip(units, parts, strict=True):
@@ -156,6 +160,12 @@ class Fetching:
         except Corrupt:
             self._reader.forget(number)  # the filler finds the damage as well, and fetches anew
             return None
+
+    def _let_go(self) -> None:
+        """Now and then, of maps of packs that were evicted."""
+        if time.monotonic() >= self._let_go_at:
+            self._reader.forget_unlinked()
+            self._let_go_at = time.monotonic() + LET_GO_EVERY
 
     def _notice(self, position: int) -> None:
         """Remember a read for the filler, whose window moves on with the reading."""

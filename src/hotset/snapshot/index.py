@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Pack", "Snapshot", "prepare", "write_index"]
 
 OBJECTS, PACKS, SUMS = "objects.arrow", "packs.arrow", "sums.json"
-_REMEDY = "reload the dataset to write it anew"
+_REMEDY = "`hotset reload` writes the current one anew, `hotset gc` removes an older one"
 _FORMAT = b"1"
 #: One key of so many is kept in memory for look-ups: half of the steps of a bisection cost a tenth then.
 _SAMPLED = 512

@@ -13,6 +13,7 @@ from hotset.source.base import Source
 from hotset.source.client import NO_RETRIES, client_config
 from hotset.source.clients import ObstoreClient
 from hotset.source.dialects import first_set
+from hotset.source.endpoint import normal_endpoint
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
 from hotset.source.uri import Location
@@ -60,13 +61,13 @@ def azure_place(location: Location, options: SourceOptions, env: Mapping[str, st
             f"az://{location.bucket}: the storage account is not known; "
             "set AZURE_STORAGE_ACCOUNT_NAME, or write az://container@account/prefix"
         )
-    endpoint = (
+    endpoint = normal_endpoint(
         options.endpoint
         or location.endpoint
         or first_set(_ENDPOINT, env)
         or connection.get("blobendpoint")
         or f"https://{account}.blob.{connection.get('endpointsuffix', 'core.windows.net')}"
-    ).rstrip("/")
+    )
     kind, credentials = _credentials(options, env, connection)
     config: dict[str, object] = {"account_name": account, "endpoint": endpoint, **credentials}
     return AzurePlace(account, endpoint, kind, cast("AzureConfig", config))

@@ -71,8 +71,8 @@ def client_config(endpoint: str, options: SourceOptions, env: Mapping[str, str])
     config: ClientConfig = {
         "connect_timeout": f"{int(options.connect_timeout * 1000)}ms",
         "read_timeout": f"{int(options.read_timeout * 1000)}ms",
-        # The limit of a whole request must leave room for a large part over a slow line; a stalled one ends above.
-        "timeout": "1h",
+        # Ends bodies that trickle; one that stalls ends above.
+        "timeout": f"{int(options.request_timeout * 1000)}ms",
         "pool_max_idle_per_host": str(options.max_connections),
         "pool_idle_timeout": "60s",
         "allow_http": endpoint.startswith("http:") if options.allow_http is None else options.allow_http,

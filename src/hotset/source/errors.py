@@ -11,7 +11,7 @@ import re
 
 from hotset.errors import Changed, Denied, HotsetError, InvalidInput, NotFound, Unavailable
 
-__all__ = ["NotPartial", "explain_status", "translate", "untrusted"]
+__all__ = ["NotPartial", "explain_status", "timed_out", "translate", "untrusted"]
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,60})</Code>")
@@ -51,6 +51,10 @@ def explain_status(status: int, code: str, *, what: str, hint: str, retry_after:
         return Denied(f"{what}: the clock of this machine is wrong ({named}); set it")
     if code in _EXPIRED:
         return Denied(f"{what}: the credentials have expired ({named}); {hint}")
+    if status == 407:
+        return Denied(
+            f"{what}: the proxy wants a name and a password ({named}); set HTTPS_PROXY=http://name:password@host"
+        )
     if status in (401, 403) and code not in _TRANSIENT_CODES:
         return Denied(f"{what}: access denied ({named}); {hint}")
     if status in (408, 409, 425) or status >= 500 or code in _TRANSIENT_CODES:
@@ -67,6 +71,11 @@ def explain_status(status: int, code: str, *, what: str, hint: str, retry_after:
 def untrusted(what: str) -> Denied:
     """A certificate that does not verify; trying again would not help."""
     return Denied(f"{what}: the server's certificate is not trusted; set AWS_CA_BUNDLE or ca_file")
+
+
+def timed_out(what: str) -> Unavailable:
+    """No answer in time. A server with too much to do asks in this way, too, for fewer requests."""
+    return Unavailable(f"{what}: timed out", throttled=True)
 
 
 def translate(error: Exception, *, what: str, hint: str) -> Exception:
@@ -93,6 +102,8 @@ def translate(error: Exception, *, what: str, hint: str) -> Exception:
         return InvalidInput(f"{what}: the source redirects without saying where: set the right region for the bucket")
     if "InvalidCertificate" in text:
         return untrusted(what)
+    if (failure := _KIND.search(text)) and failure[1] == "Timeout":
+        return timed_out(what)
     return Unavailable(f"{what}: {_transport_failure(text)}")
 
 
@@ -106,6 +117,6 @@ def _transport_failure(text: str) -> str:
         return "the server's answer does not fit the request"
     kind = _KIND.search(text)
     reason = _OS_MESSAGE.search(text)
-    words = {"Timeout": "timed out", "Connect": "cannot connect", "Interrupted": "the connection broke"}
+    words = {"Connect": "cannot connect", "Interrupted": "the connection broke"}
     failure = words.get(kind[1], "the request failed") if kind else "the request failed"
     return f"{failure} ({reason[1]})" if reason else failure

@@ -13,6 +13,7 @@ from hotset.source.base import Source
 from hotset.source.client import NO_RETRIES, client_config
 from hotset.source.clients import ObstoreClient
 from hotset.source.dialects import first_set
+from hotset.source.endpoint import normal_endpoint
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
 from hotset.source.uri import Location
@@ -27,7 +28,7 @@ _ENDPOINT = "https://storage.googleapis.com"
 
 def gcs_endpoint(options: SourceOptions, env: Mapping[str, str]) -> str:
     given = options.endpoint or first_set(("GOOGLE_BASE_URL", "STORAGE_EMULATOR_HOST"), env) or _ENDPOINT
-    return (given if "://" in given else f"http://{given}").rstrip("/")  # the emulator's variable has no scheme
+    return normal_endpoint(given, scheme="http")  # the emulator's variable has none
 
 
 def gcs_credentials(options: SourceOptions, env: Mapping[str, str]) -> tuple[str, GCSConfig]:

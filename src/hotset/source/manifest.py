@@ -14,15 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from urllib.parse import quote, urljoin, urlsplit
 
-from hotset.errors import InvalidInput, NotFound
+from hotset.errors import Changed, InvalidInput, NotFound
 from hotset.source.base import FingerprintKind, ObjectInfo, Source
 from hotset.source.clients import Answer
 from hotset.source.errors import explain_status
-from hotset.source.keys import make_info, shown
+from hotset.source.keys import make_info, shown, strong_tag
 from hotset.source.listing import Pages
 from hotset.source.objectstore import ObjectStoreSource
 from hotset.source.options import SourceOptions
-from hotset.source.s3client import answer_of
+from hotset.source.s3client import BODY_LIMIT, answer_of, get_headers
 from hotset.source.uri import Location
 from hotset.source.web import Reply, Web, retry_after_of
 
@@ -32,7 +32,6 @@ _BATCH = 1000
 _HEADS_AT_ONCE = 8  #: gentle to a server that never asked for this
 _REDIRECTS = 5
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_LIMIT = 4 << 30
 _HINT = "the links of the manifest may have expired; write it anew and reload"
 
 
@@ -118,14 +117,9 @@ class _Links:
         return entries
 
     def get(self, key: str, part: tuple[int, int] | None, tag: str | None) -> Answer:
-        entry = self._entry(key)
-        headers = {}
-        if part is not None:
-            headers["Range"] = f"bytes={part[0]}-{part[1] - 1}"
-        if tag is not None:
-            headers["If-Match"] = f'"{tag}"'
         what = f"{self._where}: {shown(key)}"
-        return answer_of(self._send("GET", entry.url, headers, what, _HINT), part, what)
+        reply = self._send("GET", self._entry(key).url, get_headers(part, tag), what, _HINT, part)
+        return answer_of(reply, part, what)
 
     def head(self, key: str) -> Answer:
         what = f"{self._where}: {shown(key)}"
@@ -133,6 +127,15 @@ class _Links:
         if "Content-Length" not in reply.headers:
             raise InvalidInput(f"{what}: the server does not tell the size; write it into the manifest")
         return answer_of(reply, None, what)
+
+    def tag_of(self, info: ObjectInfo) -> str | None:
+        """What the manifest says beside the digest that ``info`` has. `Changed` if the digest is another one by now."""
+        if info.kind is not FingerprintKind.SHA256:
+            return None
+        entry = self._entry(info.key)
+        if entry.sha256 is None or entry.sha256.encode() != info.fingerprint:
+            raise Changed(f"{self._where}: {shown(info.key)} is another version by now; reload the dataset")
+        return strong_tag(entry.etag)
 
     def close(self) -> None:
         self._web.close()
@@ -147,10 +150,19 @@ class _Links:
             raise NotFound(f"{self._where}: {key} is not in the manifest (any more)")
         return entry
 
-    def _send(self, method: str, url: str, headers: Mapping[str, str], what: str, hint: str) -> Reply:
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        what: str,
+        hint: str,
+        part: tuple[int, int] | None = None,
+    ) -> Reply:
         """One request, following redirects but never from https to http."""
         for _ in range(_REDIRECTS):
-            reply = self._web.request(method, quote(url, safe=_URL_SAFE), headers=headers, what=what, limit=_LIMIT)
+            sent = quote(url, safe=_URL_SAFE)
+            reply = self._web.request(method, sent, headers=headers, what=what, limit=BODY_LIMIT, part=part)
             target = reply.headers.get("Location") if reply.status in (301, 302, 303, 307, 308) else None
             if target is None:
                 break
@@ -193,6 +205,7 @@ def open_manifest(location: Location, options: SourceOptions, env: Mapping[str, 
         where=location.root,
         if_match=options.if_match,
         literal=links,
+        tag_of=links.tag_of,
     )
 
 

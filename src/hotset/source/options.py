@@ -36,5 +36,6 @@ class SourceOptions:
     user: str | None = None  #: of HDFS
     connect_timeout: float = 10.0  #: seconds
     read_timeout: float = 60.0  #: seconds without a byte
+    request_timeout: float = 300.0  #: seconds for a whole answer, which has 7 MiB at most but for `Source.newest`
     max_connections: int = 256  #: idle connections kept for the next request
     extra: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from hotset.errors import InvalidInput
 from hotset.source.credentials import variables_of
 from hotset.source.dialects import DIALECTS, first_set
+from hotset.source.endpoint import normal_endpoint
 from hotset.source.options import SourceOptions
 from hotset.source.profiles import load_profile
 from hotset.source.uri import Location
@@ -57,7 +58,7 @@ def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) 
             region = region or (profile.region if profile else None)
             given = given or (profile.endpoint if profile else None)
         region = region or "us-east-1"
-        endpoint = _normal_endpoint(given) if given else _aws_endpoint(region)
+        endpoint = normal_endpoint(given) if given else _aws_endpoint(region)
         in_host = given is None and "." not in location.bucket
         service = endpoint if given else AWS
     else:
@@ -66,7 +67,7 @@ def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) 
                 f"{location.scheme}://{location.bucket}: the endpoint of {dialect.name} is not known; "
                 f"write {dialect.example}, or set {names.endpoint[0]}"
             )
-        endpoint = _normal_endpoint(given)
+        endpoint = normal_endpoint(given)
         region = region or "us-east-1"
         in_host = dialect.bucket_in_host and not _is_plain_host(endpoint)
         service = endpoint
@@ -82,16 +83,6 @@ def resolve(location: Location, options: SourceOptions, env: Mapping[str, str]) 
 def _aws_endpoint(region: str) -> str:
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"https://s3.{region}.{domain}"
-
-
-def _normal_endpoint(endpoint: str) -> str:
-    """The endpoint as a URL without user, query and closing slash; https where no scheme is given."""
-    url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise InvalidInput("the endpoint is not a URL such as https://host:port")
-    if url.username or url.password or url.query:
-        raise InvalidInput("the endpoint must hold no user name, password or query; give credentials separately")
-    return f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
 
 
 def _is_plain_host(endpoint: str) -> bool:

@@ -26,7 +26,7 @@ from hotset.source.signing import Provider
 from hotset.source.sigv4 import canonical_query, encode_key, signed_headers
 from hotset.source.web import Reply, Web, retry_after_of
 
-__all__ = ["S3Client", "answer_of", "http_time"]
+__all__ = ["BODY_LIMIT", "S3Client", "answer_of", "get_headers", "http_time"]
 
 #: Of a listing: which of the beginnings, and the server's token for the page.
 _Position = tuple[int, str]
@@ -34,8 +34,8 @@ _Position = tuple[int, str]
 _CODE = re.compile(rb"<Code>([A-Za-z0-9_.]{1,60})</Code>")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 _PAGE_LIMIT = 64 << 20
-#: Of an answer that is held in memory at once. Only servers that answer a range with everything can exceed it.
-_BODY_LIMIT = 4 << 30
+#: Of an object that is held in memory at once.
+BODY_LIMIT = 4 << 30
 
 
 class S3Client:
@@ -68,15 +68,16 @@ class S3Client:
         The next page is asked for before this one is taken apart, so that the server and we work at the same time.
         """
         encode = False
+        asked: set[_Position] = set()
         under_way: dict[_Position, Future[str]] = {}
 
         def page_of(number: int, token: str) -> ListPage:
-            asked = prefix + beginnings[number]
+            wanted = prefix + beginnings[number]
             begun = under_way.pop((number, token), None)
-            text = self._page(asked, token, encode=encode) if begun is None else begun.result()
+            text = self._page(wanted, token, encode=encode) if begun is None else begun.result()
             if (following := token_of(text)) is not None:
-                under_way[number, following] = in_background(partial(self._page, asked, following, encode=encode))
-            return parse_page(text, prefix=prefix, where=f"{self._bucket}/{asked}", asked_for_url_encoding=encode)
+                under_way[number, following] = in_background(partial(self._page, wanted, following, encode=encode))
+            return parse_page(text, prefix=prefix, where=f"{self._bucket}/{wanted}", asked_for_url_encoding=encode)
 
         def fetch(position: _Position) -> tuple[Sequence[ObjectInfo], _Position | None]:
             nonlocal encode
@@ -90,9 +91,13 @@ class S3Client:
             whole = beginnings == EVERYTHING
             if whole and not token and page.count == 0 and page.token is None and prefix:
                 raise NotFound(f"{self._bucket}/{prefix}: nothing there; check the spelling of the prefix")
-            if page.token is not None:
-                return page.objects, (number, page.token)
-            return page.objects, (number + 1, "") if number + 1 < len(beginnings) else None
+            asked.add(position)
+            if page.token is None:
+                return page.objects, (number + 1, "") if number + 1 < len(beginnings) else None
+            if (number, page.token) in asked:
+                # Followed, such a listing would never end. A gateway may have sent an old answer: asking again may help.
+                raise Unavailable(f"{self._bucket}/{prefix}: the server's listing goes in a circle")
+            return page.objects, (number, page.token)
 
         return Pages(fetch, (0, "") if beginnings else None)
 
@@ -108,13 +113,8 @@ class S3Client:
         return reply.body.decode(errors="replace")
 
     def get(self, key: str, part: tuple[int, int] | None, tag: str | None) -> Answer:
-        headers = {}
-        if part is not None:
-            headers["Range"] = f"bytes={part[0]}-{part[1] - 1}"
-        if tag is not None:
-            headers["If-Match"] = f'"{tag}"'
         what = self._name(key)
-        reply = self._send("GET", key, {}, headers, what=what, limit=_BODY_LIMIT)
+        reply = self._send("GET", key, {}, get_headers(part, tag), what=what, limit=BODY_LIMIT, part=part)
         return answer_of(reply, part, what)
 
     def head(self, key: str) -> Answer:
@@ -125,7 +125,15 @@ class S3Client:
         self._web.close()
 
     def _send(
-        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], *, what: str, limit: int
+        self,
+        method: str,
+        key: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        what: str,
+        limit: int,
+        part: tuple[int, int] | None = None,
     ) -> Reply:
         """One signed request; a status other than 2xx becomes our error."""
         path = f"{self._url.path}/{encode_key(key)}" if key else self._url.path or "/"
@@ -143,7 +151,7 @@ class S3Client:
                 now=self._now(),
             )
         url = f"{self._url.scheme}://{self._url.netloc}{path}" + (f"?{encoded}" if encoded else "")
-        reply = self._web.request(method, url, headers=ready, what=what, limit=limit)
+        reply = self._web.request(method, url, headers=ready, what=what, limit=limit, part=part)
         if reply.ok:
             return reply
         region = reply.headers.get("x-amz-bucket-region", "")
@@ -170,19 +178,28 @@ def http_time(text: str | None) -> int:
         return 0
 
 
+def get_headers(part: tuple[int, int] | None, tag: str | None) -> dict[str, str]:
+    """To ask for a part of an object, in the version with this entity tag."""
+    headers = {}
+    if part is not None:
+        headers["Range"] = f"bytes={part[0]}-{part[1] - 1}"
+    if tag is not None:
+        headers["If-Match"] = f'"{tag}"'
+    return headers
+
+
 def answer_of(reply: Reply, part: tuple[int, int] | None, what: str) -> Answer:
     """What a good reply says. A range may be answered with 206, with 200 and the range, or with 200 and everything."""
     headers = reply.headers
-    body: bytes | memoryview = reply.body
-    size = int(headers.get("Content-Length") or len(body))
-    if part is not None:
+    if reply.cut_from is not None:
+        size = reply.cut_from
+    elif part is None:
+        size = int(headers.get("Content-Length") or len(reply.body))
+    else:
         stated = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
-        if stated is not None:
-            first, last, size = (int(number) for number in stated.groups())
-            if (first, last + 1) != part:
-                raise Unavailable(f"{what}: the server answered with another range than was asked for")
-        elif reply.status == 206:
+        if stated is None:
             raise Unavailable(f"{what}: the server does not say which range it answered with")
-        else:
-            body = memoryview(body)[part[0] : part[1]]
-    return Answer(size, headers.get("ETag"), http_time(headers.get("Last-Modified")), body)
+        first, last, size = (int(number) for number in stated.groups())
+        if (first, last + 1) != part:
+            raise Unavailable(f"{what}: the server answered with another range than was asked for")
+    return Answer(size, headers.get("ETag"), http_time(headers.get("Last-Modified")), reply.body)

@@ -100,7 +100,8 @@ def _objects(
 
 def _unescape(text: str) -> str:
     """XML's escapes, exactly. (`html.unescape` follows browsers and drops control characters.)"""
-    return _ESCAPE.sub(_character, text)
+    plain = text.replace("&quot;", '"')  # of each entity tag; what it leaves behind is no new escape
+    return _ESCAPE.sub(_character, plain) if "&" in plain else plain
 
 
 def _character(match: re.Match[str]) -> str:

@@ -145,6 +145,8 @@ def _parse_azure(scheme: str, uri: str, rest: str) -> Location:
     container, at, host = authority.partition("@")
     if not at:
         return _parse_bucket(scheme, uri, rest)
+    if "?" in host:
+        raise InvalidInput(f"{display_uri(uri)}: an az:// URI takes no query (?...); give a signature separately")
     if ":" in container:
         raise InvalidInput(
             f"{display_uri(uri)}: take the password out of the URI; give it as AZURE_STORAGE_ACCOUNT_KEY"

@@ -5,19 +5,25 @@ Built on urllib3, whose pools are safe to share between threads. Nothing is retr
 
 from __future__ import annotations
 
+import io
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import urllib3
 
 from hotset.errors import InvalidInput, Unavailable
 from hotset.source.client import ca_file_of, proxy_for
-from hotset.source.errors import untrusted
+from hotset.source.errors import explain_status, timed_out, untrusted
 from hotset.source.options import SourceOptions
 
 __all__ = ["Reply", "Web", "retry_after_of"]
+
+_PIECE = 1 << 18
+#: What may take `SourceOptions.request_timeout`: about a stripe. More comes only from servers that know no ranges.
+_STRIDE = 7 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,8 @@ class Reply:
     status: int
     headers: Mapping[str, str]  #: names are matched in any case
     body: bytes
+    #: If a part was asked for and the server sent everything: the size of that. ``body`` is the part all the same.
+    cut_from: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -46,22 +54,31 @@ class Web:
         self._options = options
         self._env = env
         self._timeout = urllib3.Timeout(connect=options.connect_timeout, read=options.read_timeout)
-        self._managers: dict[str | None, urllib3.PoolManager] = {}
+        self._managers: dict[tuple[str | None, bool], urllib3.PoolManager] = {}
         self._tls: ssl.SSLContext | None = None
 
     def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], what: str, body: bytes | None = None, limit: int
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        what: str,
+        body: bytes | None = None,
+        limit: int,
+        part: tuple[int, int] | None = None,
     ) -> Reply:
         """Send one request. ``what`` names it in errors; a body longer than ``limit`` is refused unread.
 
-        The path of ``url`` is sent as it is, ``..`` and double slashes included. Raises `Unavailable` if no complete
-        answer comes, whatever its status would be.
+        ``part`` is what a Range header among ``headers`` asks for; a server that sends everything instead may send more
+        than ``limit``, and is heard only to the end of the part. The path of ``url`` is sent as it is, ``..`` and
+        double slashes included. Raises `Unavailable` if no complete answer comes, whatever its status would be.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput(f"{what}: not an http or https URL")
         proxy = proxy_for(url, self._options, self._env)
-        manager = self._manager(proxy)
+        manager = self._manager(proxy, tls=parts.scheme == "https" or (proxy or "").startswith("https:"))
         pool = manager.connection_from_host(parts.hostname, parts.port, parts.scheme)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if proxy is not None and parts.scheme == "http":
@@ -79,33 +96,38 @@ class Web:
                 preload_content=False,
                 decode_content=False,
             )
-            complete = False
             try:
-                length = response.headers.get("Content-Length", "")
-                if method != "HEAD" and length.isdigit() and int(length) > limit:
-                    raise Unavailable(f"{what}: the answer is longer than expected ({length} bytes)")
-                content = b"" if method == "HEAD" else _read(response, limit, what)
-                complete = True
-            finally:
-                if complete:
-                    response.release_conn()
+                size = response.length_remaining  # as declared; 0 for HEAD, whatever it declares
+                pieces = _pieces(response, self._options.request_timeout, what)
+                if part is not None and _is_everything(response):
+                    content, whole = _cut_out(pieces, size, part)
                 else:
-                    response.close()  # what is left of the body must not be taken for the next answer
+                    content, whole = _read(pieces, size or 0, limit, what), None
+            finally:
+                # A connection whose answer was heard to its end is back in its pool already. Any other ends here: what
+                # is left of the body must not be taken for the next answer.
+                response.close()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise untrusted(what) from error
+            if "Tunnel connection failed: 407" in str(error):
+                raise explain_status(407, "", what=what, hint="") from error
+            if _is_timeout(error):
+                raise timed_out(what) from error
             raise Unavailable(f"{what}: {_failure(error)}") from error
-        return Reply(response.status, response.headers, content)
+        return Reply(response.status, response.headers, content, whole)
 
-    def _manager(self, proxy: str | None) -> urllib3.PoolManager:
-        manager = self._managers.get(proxy)
+    def _manager(self, proxy: str | None, *, tls: bool) -> urllib3.PoolManager:
+        """Without TLS there is no context: to read the certificates of all authorities takes as long as a page of a listing."""
+        manager = self._managers.get((proxy, tls))
         if manager is None:
-            maxsize, context = self._options.max_connections, self._context()
+            maxsize, context = self._options.max_connections, self._context() if tls else None
             if proxy is None:
                 manager = urllib3.PoolManager(maxsize=maxsize, ssl_context=context)
             else:
-                manager = urllib3.ProxyManager(proxy, maxsize=maxsize, ssl_context=context)
-            manager = self._managers.setdefault(proxy, manager)
+                url, headers = _proxy(proxy)
+                manager = urllib3.ProxyManager(url, maxsize=maxsize, ssl_context=context, proxy_headers=headers)
+            manager = self._managers.setdefault((proxy, tls), manager)
         return manager
 
     def _context(self) -> ssl.SSLContext:
@@ -125,13 +147,70 @@ class Web:
             manager.clear()
 
 
-def _read(response: urllib3.BaseHTTPResponse, limit: int, what: str) -> bytes:
-    if response.headers.get("Content-Length"):
-        return response.read()
-    content = response.read(limit)
-    if len(content) == limit and response.read(1):
-        raise Unavailable(f"{what}: the answer is longer than expected")
-    return content
+def _proxy(given: str) -> tuple[str, Mapping[str, str]]:
+    """A proxy's URL without the name and the password in it, which urllib3 would ignore, and a header with them."""
+    try:
+        parts = urlsplit(given)
+        user, at, address = parts.netloc.rpartition("@")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        # Not the URL itself: there may be a password in it.
+        raise InvalidInput(
+            "the proxy (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, or as given) is not a URL like http://host:port"
+        )
+    # The library encodes this as Latin-1, which gives back any bytes.
+    login = unquote_to_bytes(user).decode("latin-1")
+    return f"{parts.scheme}://{address}", urllib3.make_headers(proxy_basic_auth=login) if at else {}
+
+
+def _is_everything(response: urllib3.BaseHTTPResponse) -> bool:
+    """Whether the answer to a range request is good, and not a range."""
+    return 200 <= response.status < 300 and response.status != 206 and "Content-Range" not in response.headers
+
+
+def _read(pieces: Iterator[bytes], declared: int, limit: int, what: str) -> bytes:
+    content = io.BytesIO()
+    for piece in pieces if declared <= limit else ():
+        content.write(piece)
+        if content.tell() > limit:
+            break
+    if max(declared, content.tell()) > limit:
+        raise Unavailable(f"{what}: the answer is longer than expected (more than {limit} bytes)")
+    return content.getvalue()
+
+
+def _cut_out(pieces: Iterator[bytes], size: int | None, part: tuple[int, int]) -> tuple[bytes, int]:
+    """Only this part of a body, and the size of the whole. What comes before the part is let go as it comes."""
+    content = io.BytesIO()
+    start, end = part
+    position = 0
+    for piece in pieces:
+        content.write(piece[max(0, start - position) : max(0, end - position)])
+        position += len(piece)
+        if position >= end and size is not None:  # else only the end tells the size
+            break
+    return content.getvalue(), position if size is None else size
+
+
+def _pieces(response: urllib3.BaseHTTPResponse, patience: float, what: str) -> Iterator[bytes]:
+    """The body as it comes. `Unavailable` if it trickles: the time limit of the library is for a single byte."""
+    until, step = time.monotonic() + patience, 0
+    while piece := response.read1(_PIECE):
+        yield piece
+        step += len(piece)
+        if step >= _STRIDE:
+            until, step = time.monotonic() + patience, 0
+        elif time.monotonic() > until:
+            raise timed_out(what)
+
+
+def _is_timeout(error: Exception) -> bool:
+    """urllib3 counts connections that are refused among them."""
+    return isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError) and not isinstance(
+        error, urllib3.exceptions.NewConnectionError
+    )
 
 
 def _failure(error: Exception) -> str:
@@ -140,8 +219,6 @@ def _failure(error: Exception) -> str:
         return "the name of the host cannot be resolved"
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return "cannot connect"
-    if isinstance(error, urllib3.exceptions.TimeoutError):
-        return "timed out"
     if isinstance(error, urllib3.exceptions.SSLError):
         return "the TLS handshake failed"
     if isinstance(error, urllib3.exceptions.IncompleteRead):

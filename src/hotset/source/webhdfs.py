@@ -8,12 +8,15 @@ known by size and modification time, compared before and after each read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hotset.errors import Changed, Denied, HotsetError, InvalidInput, NotFound, Unavailable
 from hotset.source.base import Buffer, FingerprintKind, ObjectInfo, Source
 from hotset.source.client import ca_file_of
+from hotset.source.endpoint import normal_endpoint
+from hotset.source.errors import timed_out
 from hotset.source.keys import modified_value
 from hotset.source.listing import Pages
 from hotset.source.options import SourceOptions
@@ -32,12 +35,10 @@ def open_webhdfs(location: Location, options: SourceOptions, env: Mapping[str, s
         from fsspec.implementations.webhdfs import WebHDFS
     except ImportError as error:
         raise InvalidInput(f"{location.scheme}:// needs an extra: install hotset[hdfs]") from error
-    if options.endpoint:
-        url = urlsplit(options.endpoint if "://" in options.endpoint else f"http://{options.endpoint}")
-    else:
-        host, _, port = location.bucket.partition(":")
-        # In hdfs:// the port is that of the native protocol.
-        url = urlsplit(f"http://{host}:{port if port and location.scheme == 'webhdfs' else _PORT}")
+    host, _, port = location.bucket.partition(":")
+    # In hdfs:// the port is that of the native protocol.
+    named = f"{host}:{port if port and location.scheme == 'webhdfs' else _PORT}"
+    url = urlsplit(normal_endpoint(options.endpoint or named, scheme="http"))
     user = options.user or env.get("HADOOP_USER_NAME") or None
     client = WebHDFS(
         url.hostname,
@@ -49,6 +50,8 @@ def open_webhdfs(location: Location, options: SourceOptions, env: Mapping[str, s
         use_listings_cache=False,
         skip_instance_cache=True,
     )
+    # requests waits for ever unless each call says otherwise, and fsspec's client never does.
+    client.session.request = partial(client.session.request, timeout=(options.connect_timeout, options.read_timeout))
     return WebHdfsSource(client, f"/{location.root}", f"webhdfs://{url.netloc}")
 
 
@@ -126,5 +129,7 @@ def _ours(error: Exception, what: str) -> HotsetError:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in (401, 403):
         return Denied(f"{what}: access denied (HTTP {status}); set HADOOP_USER_NAME or the option user")
+    if "timed out" in str(error):  # of several types, depending on what was waited for
+        return timed_out(what)
     throttled = status in (429, 503)
     return Unavailable(f"{what}: the name node or a data node does not answer as it should", throttled=throttled)

@@ -13,8 +13,10 @@ import pytest
 from hotset.base import files
 from hotset.base.files import (
     filesystem_magic,
+    half_removed,
     is_tmpfs,
     network_filesystem,
+    remove_directory,
     replace_file,
     rounded,
     temporary_name,
@@ -172,6 +174,31 @@ def test_temporary_names_are_hidden_and_never_the_same(tmp_path: Path):
     names = {temporary_name(tmp_path / "file") for _ in range(100)}
     assert len(names) == 100
     assert all(name.parent == tmp_path and name.name.startswith(".file.") for name in names)
+
+
+def test_a_directory_that_somebody_began_to_remove_is_hidden_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    place = tmp_path / "place"
+    for name in ("one", "two", "three"):
+        (place / name / "deep").mkdir(parents=True)
+    remove_directory(place / "one")
+    assert names_in(place) == ["three", "two"]
+    assert half_removed(place) == []
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            remove_directory(place / "two")
+    temporary_name(place / "three").mkdir()  # somebody else's
+    [left] = half_removed(place)
+    assert left.name.startswith(".two.")
+    assert (left / "deep").is_dir()
+    assert not (place / "two").exists()
+    with pytest.raises(FileNotFoundError):
+        remove_directory(place / "two")
+    assert half_removed(place / "absent") == []
 
 
 @pytest.mark.parametrize(("size", "blocks"), [(0, 0), (1, 1), (4095, 1), (4096, 1), (4097, 2)])

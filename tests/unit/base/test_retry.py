@@ -80,6 +80,22 @@ def test_gives_up_rather_than_pass_the_deadline():
         run(action, RetryPolicy(first=0, deadline=100))
 
 
+def test_the_deadline_counts_from_the_first_failure_and_no_attempt_begins_after_it():
+    """An attempt that took longer than the deadline before it failed is made again; the whole is bounded all the same."""
+    time = FakeTime()
+    begun = []
+
+    def slow():
+        begun.append(time.now)
+        time.now += 300
+        raise Unavailable("timed out")
+
+    with pytest.raises(Unavailable, match="after 2 attempts"):
+        run(slow, RetryPolicy(deadline=120), time)
+    assert begun[1] - (begun[0] + 300) < 120
+    assert time.now - begun[0] < 300 + 120 + 300
+
+
 def test_other_errors_are_not_retried():
     action = Failing(NotFound("gone"))
     with pytest.raises(NotFound):

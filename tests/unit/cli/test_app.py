@@ -75,6 +75,24 @@ def test_a_wrong_use_is_one_line_and_names_the_help(hotset, arguments, said):
     assert "--help`" in err
 
 
+@pytest.mark.parametrize(
+    "arguments", [["load", "--json", "--bogus"], ["load", "--bogus", "--json"], ["--json", "lod"], ["show", "--json"]]
+)
+def test_a_wrong_use_is_a_document_for_programs(hotset, arguments):
+    code, out, err = hotset(*arguments)
+    error = json.loads(out)["error"]
+    assert (code, error["kind"]) == (2, "InvalidInput")
+    assert err == f"error: {error['message']}\n"
+    assert "--help`" in error["message"]
+
+
+def test_a_wrong_use_shows_where_it_was_noticed_on_demand(hotset):
+    code, out, err = hotset("load", "--bogus", "--debug")
+    assert (code, out) == (2, "")
+    assert "Traceback" in err
+    assert "error: " in err
+
+
 def test_a_defect_is_a_sentence_and_a_traceback_only_on_demand(hotset, monkeypatch):
     def broken() -> None:
         raise ZeroDivisionError("by zero")

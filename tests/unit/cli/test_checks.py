@@ -9,6 +9,7 @@ from hotset.base.files import is_tmpfs
 from hotset.cli import checks
 from hotset.config.settings import Settings
 from hotset.tier.node import CacheDirectory
+from tests.unit.tier.making import contents, dataset_in, publish
 
 MIB = 2**20
 MEMORY = Path("/dev/shm")
@@ -120,6 +121,14 @@ def test_a_damaged_dataset_is_named(tmp_path):
     assert "broken" in wrong.text
     assert "hotset drop broken" in wrong.remedy
     assert summary.text == "0 datasets in the cache"
+
+
+def test_a_damaged_index_is_no_reason_to_drop_it(tmp_path):
+    cache = CacheDirectory(tmp_path)
+    publish(dataset_in(cache, "broken"), contents())
+    (cache.dataset("broken").path / "current").write_text("{")
+    wrong, _ = checks.datasets(Settings(cache=cache.root))
+    assert (wrong.state, wrong.remedy) == ("wrong", "hotset reload broken")
 
 
 def test_a_source_without_objects(tmp_path):

@@ -144,6 +144,24 @@ class TestWhatIsOpened:
         settings = Build(None, "some").fill_settings
         assert (settings.include, settings.exclude) == (("*.jpg",), ("a*", "b*"))
 
+    @pytest.mark.parametrize("what", ["include", "exclude"])
+    @pytest.mark.parametrize("made", [(), ("*.jpg", "a*")], ids=["none", "some"])
+    def test_by_name_other_patterns_are_refused_and_say_which_it_has(self, tmp_path, what, made):
+        Build(str(tmp_path), "some", **{what: made})
+        assert Build(None, "some", **{what: made}).directory.path == Build(None, "some").directory.path
+        for other in ("*.png", ["a*", "*.jpg"]):
+            with pytest.raises(
+                InvalidInput, match=rf"'some' was made with .*leave {what} out, or give the URI"
+            ) as told:
+                Build(None, "some", **{what: other})
+            assert ("no " + what if not made else "'*.jpg', 'a*'") in str(told.value)
+
+    def test_by_name_the_other_layout_is_refused(self, tmp_path):
+        Build(str(tmp_path), "tree", layout="files")
+        assert Build(None, "tree", layout="files").directory.record().layout == "files"
+        with pytest.raises(AlreadyExists, match=r"layout 'files'.*convert"):
+            Build(None, "tree", layout="packs")
+
     def test_the_layout_is_adopted_unless_another_is_asked_for(self, tmp_path):
         Build(str(tmp_path), "tree", layout="files")
         assert Build(str(tmp_path), "tree").directory.record().layout == "files"
@@ -179,7 +197,8 @@ class TestSecrets:
         given = {
             "endpoint": ENDPOINT, "region": "r", "account": "acc", "anonymous": False, "requester_pays": True,
             "profile": "p", "ca_file": requests.certs.where(), "allow_http": True, "bucket_in_host": False, "if_match": False,
-            "user": "hdfs", "connect_timeout": 3.5, "read_timeout": 4.5, "max_connections": 7, **SECRETS,
+            "user": "hdfs", "connect_timeout": 3.5, "read_timeout": 4.5, "request_timeout": 5.5,
+            "max_connections": 7, **SECRETS,
         }  # fmt: skip
         assert set(given) == {field.name for field in fields(SourceOptions)}
         Build("s3://bucket/x", "all", options=SourceOptions(**given))

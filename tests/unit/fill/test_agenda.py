@@ -126,6 +126,16 @@ class TestUrgency:
         assert fetcher.agenda.loading
         assert fetcher.take_all() == [9, 1, 2]
 
+    def test_a_load_that_meets_another_goes_on_elsewhere_and_comes_back(self, fetcher):
+        fetcher.agenda.load(range(10))
+        assert fetcher.take() == 0
+        fetcher.agenda.jump(0.5)
+        assert fetcher.take() == 5
+        fetcher.agenda.jump(0.0)
+        assert fetcher.take_all() == [6, 7, 8, 9, 1, 2, 3, 4]
+        fetcher.agenda.jump(0.5)
+        assert fetcher.take() is None
+
     def test_an_order_of_what_does_not_exist_changes_nothing(self, fetcher):
         fetcher.agenda.follow(order_of(3, 4), EVERYTHING)
         with pytest.raises(IndexError):

@@ -78,6 +78,28 @@ def test_a_frame_that_announces_too_much_costs_no_memory(pair, header, payload):
         wire.receive(theirs)
 
 
+@pytest.mark.parametrize(("header", "payload"), [({"x": "y" * wire.MAX_HEADER}, b""), ({}, b"x")])
+def test_what_would_be_refused_is_not_even_sent(pair, monkeypatch, header, payload):
+    """The other side could only close the connection in the middle, and would be tried again for ever."""
+    ours, theirs = pair
+    monkeypatch.setattr(wire, "MAX_PAYLOAD", 0)
+    with pytest.raises(InvalidInput, match="too large"):
+        wire.send(ours, header, [payload])
+    wire.send(ours, {"op": "x"})
+    assert wire.receive(theirs)[0] == {"op": "x"}
+
+
+@given(st.lists(st.binary(max_size=50), max_size=6), st.integers(1, 40))
+def test_an_answer_of_any_length_comes_in_as_many_frames_as_it_takes(parts, largest):
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "MAX_PAYLOAD", largest)
+        wire.send_whole(ours, {"lengths": [1]}, parts)
+        wire.send_whole(ours, {"next": True}, [])
+        assert wire.receive_whole(theirs) == ({"lengths": [1]}, b"".join(parts))
+        assert wire.receive_whole(theirs) == ({"next": True}, b"")
+
+
 @pytest.mark.parametrize("header", [b"[1]", b'"op"', b"null", b"3"])
 def test_a_header_must_be_an_object(pair, header):
     ours, theirs = pair

@@ -55,6 +55,13 @@ def test_translate(error, expected, says):
     assert "s3cr3t" not in str(ours)
 
 
+@pytest.mark.parametrize(("kind", "throttled"), [("Timeout", True), ("Connect", False), ("Interrupted", False)])
+def test_a_server_that_takes_too_long_has_too_much_to_do(kind, throttled):
+    ours = translate(named("GenericError", HTTP.format(f"HttpError {{ kind: {kind}")), what="thing", hint="")
+    assert isinstance(ours, Unavailable)
+    assert ours.throttled == throttled
+
+
 def test_a_machine_without_a_role_is_denied():
     text = STATUS.format("403 Forbidden", "x").replace("http://h/", "http://169.254.169.254/")
     assert isinstance(translate(named("GenericError", text), what="w", hint="h"), Denied)
@@ -71,8 +78,8 @@ def test_every_status_has_an_error(status):
 class TestAnswers:
     """Ranges, as different servers answer them."""
 
-    def answer(self, status, headers, body=b"0123456789", part=(2, 5)):
-        return answer_of(Reply(status, headers, body), part, "thing")
+    def answer(self, status, headers, body=b"0123456789", part=(2, 5), cut_from=None):
+        return answer_of(Reply(status, headers, body, cut_from), part, "thing")
 
     def test_as_it_should_be(self):
         answer = self.answer(206, {"Content-Range": "bytes 2-4/10", "Content-Length": "3"}, b"234")
@@ -83,7 +90,7 @@ class TestAnswers:
         assert (answer.size, bytes(answer.data)) == (10, b"234")
 
     def test_everything_with_status_200(self):
-        answer = self.answer(200, {"Content-Length": "10"})
+        answer = self.answer(200, {}, b"234", cut_from=10)
         assert (answer.size, bytes(answer.data)) == (10, b"234")
 
     @pytest.mark.parametrize("headers", [{"Content-Range": "bytes 3-5/10"}, {}, {"Content-Range": "lines 2-4/10"}])

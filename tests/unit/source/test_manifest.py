@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tracemalloc
 
 import pytest
 
@@ -11,7 +12,7 @@ from hotset.errors import Changed, Denied, InvalidInput, NotFound, Unavailable
 from hotset.source import open_source
 from hotset.source.manifest import parse_manifest
 from hotset.testing.source import listed
-from tests.contract.standins import Shelf
+from tests.contract.standins import Shelf, etag
 
 BASE = "https://host/sets/train.jsonl"
 SECRET = "s3cr3t"
@@ -92,6 +93,108 @@ def test_content_is_checked_against_its_digest(shelf):
     shelf.objects["one"] = b"wrong"
     with pytest.raises(Changed, match="SHA-256"):
         source.read("a", 0, 5, info)
+
+
+def test_a_part_from_a_server_without_ranges_takes_no_more_memory_than_it_is(shelf):
+    shelf.ranges = False
+    content = shelf.objects["one"] = bytes(range(256)) * (1 << 17)  # 32 MiB
+    source = write(shelf, {"key": "a", "url": "one", "size": len(content)})
+    info = listed(source)["a"]
+    source.read("a", 0, 1, info)  # what the first request takes once
+    tracemalloc.start()
+    try:
+        parts = [source.read("a", start, start + 1000, info) for start in (10, 20_000_000, 30_000_000)]
+        assert tracemalloc.get_traced_memory()[1] < len(content) / 8
+    finally:
+        tracemalloc.stop()
+    assert [bytes(part) for part in parts] == [content[at : at + 1000] for at in (10, 20_000_000, 30_000_000)]
+
+
+class TestVersions:
+    """What belongs to the listed version where not the whole is read, which its digest would tell."""
+
+    OLD, NEW = bytes(1000), bytes(range(250)) * 4
+    DIGEST = hashlib.sha256(OLD).hexdigest()
+
+    def opened(self, shelf, **said):
+        shelf.objects["one"] = self.OLD
+        source = write(shelf, {"key": "a", "url": "one", "size": 1000, **said})
+        return source, listed(source)["a"]
+
+    @pytest.mark.parametrize("quotes", ["", '"'])
+    def test_a_tag_beside_a_digest_is_asked_for(self, shelf, quotes):
+        tag = etag(self.OLD)
+        source, info = self.opened(shelf, sha256=self.DIGEST, etag=f"{quotes}{tag[1:-1]}{quotes}")
+        for start, end in ((0, 1000), (10, 20)):
+            assert bytes(source.read("a", start, end, info)) == self.OLD[start:end]
+        assert [headers.get("if-match") for _, path, headers in shelf.seen if path == "/one"] == [tag, tag]
+
+    @pytest.mark.parametrize("conditions", [True, False])
+    @pytest.mark.parametrize("part", [(0, 1000), (10, 20)])
+    def test_another_tag_is_a_change(self, shelf, conditions, part):
+        source, info = self.opened(shelf, sha256=self.DIGEST, etag=etag(self.OLD))
+        shelf.objects["one"] = self.NEW
+        shelf.conditions = conditions
+        with pytest.raises(Changed):
+            source.read("a", *part, info)
+
+    @pytest.mark.parametrize("conditions", [True, False])
+    def test_a_tag_from_elsewhere_harms_no_object_that_is_read_as_a_whole(self, shelf, conditions):
+        """As when the manifest was made from a listing of a bucket, and the links lead to a cache in front of it."""
+        source, info = self.opened(shelf, sha256=self.DIGEST, etag="tag-of-the-bucket")
+        shelf.conditions = conditions
+        assert bytes(source.read("a", 0, 1000, info)) == self.OLD
+        with pytest.raises(Changed):
+            source.read("a", 10, 20, info)
+
+    @pytest.mark.parametrize("conditions", [True, False])
+    @pytest.mark.parametrize("said", [{"sha256": DIGEST}, {}], ids=["digest", "nothing"])
+    def test_without_a_tag_the_first_part_gives_it(self, shelf, said, conditions):
+        source, info = self.opened(shelf, **said)
+        shelf.conditions = conditions
+        assert bytes(source.read("a", 0, 500, info)) == self.OLD[:500]
+        assert bytes(source.read("a", 500, 600, info)) == self.OLD[500:600]
+        shelf.objects["one"] = self.NEW
+        with pytest.raises(Changed):
+            source.read("a", 600, 1000, info)
+        assert [headers.get("if-match") for _, path, headers in shelf.seen if path == "/one"][1] == etag(self.OLD)
+
+    def test_without_tags_the_first_part_gives_the_time(self, shelf):
+        shelf.etags = False
+        source, info = self.opened(shelf, sha256=self.DIGEST)
+        assert bytes(source.read("a", 0, 500, info)) == self.OLD[:500]
+        assert bytes(source.read("a", 500, 600, info)) == self.OLD[500:600]
+        shelf.objects["one"], shelf.date = self.NEW, "Mon, 01 Jan 2024 00:00:01 GMT"
+        with pytest.raises(Changed):
+            source.read("a", 600, 1000, info)
+
+    def test_a_weak_tag_is_compared_but_not_asked_for(self, shelf):
+        source, info = self.opened(shelf, sha256=self.DIGEST)
+        tags = iter(['W/"1"', 'W/"1"', 'W/"2"'])
+        said = {"content-range": "bytes 0-9/1000"}
+        shelf.override = lambda _method, _path: (206, {**said, "etag": next(tags)}, bytes(10))
+        for _ in range(2):
+            source.read("a", 0, 10, info)
+        with pytest.raises(Changed):
+            source.read("a", 0, 10, info)
+        assert not any("if-match" in headers for _, _, headers in shelf.seen)
+
+    def test_a_reload_begins_anew(self, shelf):
+        source, info = self.opened(shelf, sha256=self.DIGEST)
+        shelf.etags = False
+        source.read("a", 0, 10, info)
+        shelf.date = "Mon, 01 Jan 2024 00:00:01 GMT"  # copied anew, with the same content
+        with pytest.raises(Changed):
+            source.read("a", 10, 20, info)
+        info = listed(source)["a"]
+        assert bytes(source.read("a", 10, 20, info)) == self.OLD[10:20]
+
+    def test_a_manifest_with_another_digest_is_not_mixed_with_the_listed_one(self, shelf):
+        _, info = self.opened(shelf, sha256=self.DIGEST)
+        shelf.objects["one"] = self.NEW
+        later = write(shelf, {"key": "a", "url": "one", "size": 1000, "sha256": hashlib.sha256(self.NEW).hexdigest()})
+        with pytest.raises(Changed, match="reload"):
+            later.read("a", 10, 20, info)
 
 
 def redirecting(shelf, target, hops=1):

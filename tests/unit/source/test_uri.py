@@ -79,6 +79,8 @@ def test_spellings(uri, expected):
         (f"s3://bucket/x?sig={SECRET}", "takes no query"),
         (f"https://user:{SECRET}@host/x", "user name and password"),
         (f"az://c:{SECRET}@account/x", "password"),
+        (f"az://c@account?sig={SECRET}/x", "takes no query"),
+        (f"abfss://c@account.dfs.core.windows.net?sig={SECRET}", "takes no query"),
         ("az://@account/x", "az://container@account"),
         ("https://", "host is missing"),
         ("file://host/path", "three slashes"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hotset.snapshot import Listing, PlanParameters, Snapshot, plan
 from hotset.source.base import FingerprintKind, ObjectInfo
 from hotset.tier.node import CacheDirectory, DatasetDirectory, DatasetRecord, SourceRecord
-from hotset.tier.node.dataset import Layout
+from hotset.tier.node.records import Layout
 from hotset.tier.node.shelf import Shelf, UnitReader, open_shelf
 from tests.support.datasets import content
 
@@ -35,14 +35,20 @@ def dataset_in(cache: CacheDirectory, name: str = "memory", *, layout: Layout = 
     return cache.register(name, record_of(name, layout=layout))
 
 
+def by_content(data: bytes) -> tuple[FingerprintKind, bytes]:
+    return FingerprintKind.ETAG, hashlib.md5(data).hexdigest().encode()
+
+
 def publish(
-    dataset: DatasetDirectory, objects: Contents, *, listed_ns: int = LISTED, parameters: PlanParameters = SMALL
+    dataset: DatasetDirectory,
+    objects: Contents,
+    *,
+    listed_ns: int = LISTED,
+    parameters: PlanParameters = SMALL,
+    fingerprint: Callable[[bytes], tuple[FingerprintKind, bytes]] = by_content,
 ) -> Snapshot:
     """The snapshot of these objects, now the current one."""
-    infos = [
-        ObjectInfo(key, len(data), FingerprintKind.ETAG, hashlib.md5(data).hexdigest().encode())
-        for key, data in objects.items()
-    ]
+    infos = [ObjectInfo(key, len(data), *fingerprint(data)) for key, data in objects.items()]
     listing = Listing.of([infos], listed_ns=listed_ns)
     current = dataset.publish(listing, plan(listing, dataset.record().identity, parameters), listed_ns=listed_ns)
     return Snapshot(dataset.snapshot_path(current.digest))

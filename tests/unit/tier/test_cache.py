@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -287,6 +288,23 @@ class TestNames:
         with pytest.raises(AlreadyExists, match=r"layout 'packs'.*convert"):
             made.register("two", record_of(layout="files"))
         assert list(made.names()) == ["one"]
+
+    @pytest.mark.parametrize("call", ["mkdir", "rename", "symlink"])
+    def test_a_full_disk_leaves_nothing_half_done(
+        self, made: CacheDirectory, monkeypatch: pytest.MonkeyPatch, call: str
+    ):
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, full)
+            with pytest.raises(Full, match=r"no room left.*HOTSET_CACHE.*HOTSET_QUOTA"):
+                dataset_in(made)
+        assert list(made.names()) == []
+        assert list(made.root.rglob(".*")) == []
+        if call != "symlink":  # the dataset is whole then, and has no name yet
+            assert list((made.root / "datasets").iterdir()) == []
+        publish(dataset_in(made), contents())
 
     def test_eight_processes_register_at_once(self, made: CacheDirectory):
         """One dataset under one name; of two datasets under one name, exactly one."""

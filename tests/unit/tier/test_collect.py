@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hotset.tier.node.collect import LEFTOVER_AGE, is_leftover, unreferenced
-from hotset.tier.node.dataset import SnapshotRecord
+from hotset.tier.node.records import SnapshotRecord
 
 
 def snapshot(digest, *, pinned=False, leased=False, current=False):

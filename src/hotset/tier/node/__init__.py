@@ -13,6 +13,7 @@ trees/<digest>/   one plain file an object (layout "files"), beside it <digest>.
 """
 
 from hotset.tier.node.cache import CacheDirectory
-from hotset.tier.node.dataset import DatasetDirectory, DatasetRecord, Lease, SourceRecord
+from hotset.tier.node.dataset import DatasetDirectory, Lease
+from hotset.tier.node.records import DatasetRecord, SourceRecord
 
 __all__ = ["CacheDirectory", "DatasetDirectory", "DatasetRecord", "Lease", "SourceRecord"]

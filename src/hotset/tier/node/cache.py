@@ -13,8 +13,9 @@ from pathlib import Path
 from hotset.base.files import free_bytes, is_tmpfs, network_filesystem, replace_file, temporary_name, usage_of
 from hotset.base.locks import FileLock
 from hotset.errors import AlreadyExists, Corrupt, Denied, Full, InvalidInput, NotFound
-from hotset.tier.node.dataset import DatasetDirectory, DatasetRecord
-from hotset.tier.node.space import Space
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.records import DatasetRecord
+from hotset.tier.node.space import Space, told_if_full
 
 __all__ = ["DEFAULT_SHARE", "CacheDirectory", "check_name"]
 
@@ -115,8 +116,9 @@ class CacheDirectory:
             dataset.create(record)
             if not link.is_symlink() or Path(os.readlink(link)).name != record.identifier:
                 temporary = temporary_name(link)
-                temporary.symlink_to(Path("..") / "datasets" / record.identifier)
-                temporary.rename(link)
+                with told_if_full(self.root):
+                    temporary.symlink_to(Path("..") / "datasets" / record.identifier)
+                    temporary.rename(link)
         return dataset
 
     def forget(self, name: str) -> bool:
@@ -131,7 +133,8 @@ class CacheDirectory:
 
     def make_directory(self, path: Path) -> None:
         try:
-            path.mkdir(mode=0o700, parents=True)
+            with told_if_full(self.root):
+                path.mkdir(mode=0o700, parents=True)
         except FileExistsError:
             return
         path.chmod(self.directory_mode)
@@ -142,7 +145,8 @@ class CacheDirectory:
 
     def _write(self, path: Path, value: object) -> None:
         data = json.dumps(value, indent=1, sort_keys=True).encode()
-        replace_file(path, data, mode=self.file_mode, durable=self.durable)
+        with told_if_full(self.root):
+            replace_file(path, data, mode=self.file_mode, durable=self.durable)
 
     def _read_settings(self) -> dict[str, int] | None:
         path = self.root / "hotset.json"

@@ -20,7 +20,9 @@ from hotset.base.locks import FileLock
 from hotset.errors import HotsetError, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.cache import CacheDirectory
-from hotset.tier.node.dataset import DatasetDirectory, SnapshotRecord
+from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.records import SnapshotRecord
+from hotset.tier.node.treepaths import beside_tree
 
 __all__ = ["Garbage", "collect", "is_leftover", "outlived", "unreferenced"]
 
@@ -113,6 +115,7 @@ def _collect_dataset(dataset: DatasetDirectory, *, now: float, dry_run: bool) ->
     if not lock.try_acquire():
         return  # a snapshot that is being published is not current yet
     try:
+        dataset.look()  # a damaged index names no packs, but nothing here may be taken for garbage for that
         doomed = set()
         for entry in _snapshots(dataset, dry_run=dry_run):
             doomed.add(entry.path.name)
@@ -121,14 +124,15 @@ def _collect_dataset(dataset: DatasetDirectory, *, now: float, dry_run: bool) ->
         yield from _packs(dataset, living, dry_run=dry_run)
         yield from _trees(dataset, living, doomed, dry_run=dry_run)
         for directory in (dataset.path, dataset.path / "snapshots", dataset.packs, dataset.trees):
-            yield from _leftovers(directory, dataset.identifier, living, now=now, dry_run=dry_run)
+            yield from _leftovers(directory, dataset.identifier, (*living, *doomed), now=now, dry_run=dry_run)
     finally:
         lock.release()
 
 
 def _snapshots(dataset: DatasetDirectory, *, dry_run: bool) -> Iterator[Garbage]:
     for digest in unreferenced(dataset.snapshots()):
-        paths = (dataset.snapshot_path(digest), dataset.trees / digest, dataset.trees / f"{digest}.ledger")
+        tree = dataset.trees / digest
+        paths = (dataset.snapshot_path(digest), tree, *beside_tree(tree))
         size = sum(_size_of(path) for path in paths)
         if dry_run or dataset.remove_snapshot(digest):
             yield Garbage("snapshot", dataset.identifier, dataset.snapshot_path(digest), size)
@@ -156,12 +160,12 @@ def _trees(dataset: DatasetDirectory, living: Sequence[str], doomed: set[str], *
             yield from _remove("tree", dataset.identifier, Path(entry.path), dry_run=dry_run)
 
 
-def _leftovers(directory: Path, dataset: str, living: Sequence[str], *, now: float, dry_run: bool) -> Iterator[Garbage]:
+def _leftovers(directory: Path, dataset: str, kept: Sequence[str], *, now: float, dry_run: bool) -> Iterator[Garbage]:
     for entry in _entries(directory):
         with suppress(FileNotFoundError):
             # The time of the last change of the inode: a rename into a hidden name counts, the content's age does not.
             age = now - entry.stat(follow_symlinks=False).st_ctime
-            if entry.name.startswith(".") and is_leftover(entry.name, age, living):
+            if entry.name.startswith(".") and is_leftover(entry.name, age, kept):
                 yield from _remove("leftover", dataset, Path(entry.path), dry_run=dry_run)
 
 

@@ -2,89 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from hotset.base.files import fsync_directory, temporary_name
+from hotset.base.files import fsync_directory, remove_directory, temporary_name
 from hotset.base.locks import FileLock
 from hotset.errors import AlreadyExists, Busy, Corrupt, Full, NotFound
+from hotset.tier.node.records import Current, DatasetRecord, Layout, SnapshotRecord
+from hotset.tier.node.space import told_if_full
+from hotset.tier.node.treepaths import remove_tree
 
 if TYPE_CHECKING:
     from hotset.snapshot import Listing, Plan, Snapshot
     from hotset.tier.node.cache import CacheDirectory
 
-__all__ = ["Current", "DatasetDirectory", "DatasetRecord", "Layout", "Lease", "SnapshotRecord", "SourceRecord"]
+__all__ = ["DatasetDirectory", "Lease"]
 
-Layout = Literal["packs", "files"]
-
-
-@dataclass(frozen=True)
-class SourceRecord:
-    """One source of a dataset, as far as it may be written down: ``options`` hold no secret."""
-
-    uri: str
-    identity: str
-    path: str = ""  #: where its objects lie in the dataset
-    options: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DatasetRecord:
-    """What a dataset is. Two records with one identifier are the same dataset and share packs."""
-
-    sources: tuple[SourceRecord, ...]
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    layout: Layout = "packs"
-    trust_domain: str = "local"
-
-    @property
-    def identity(self) -> bytes:
-        """Everything that tells this dataset from another; part of each pack's name (rule 1)."""
-        parts = [self.trust_domain, *(f"{source.path}={source.identity}" for source in self.sources)]
-        return json.dumps([parts, self.include, self.exclude]).encode()
-
-    @property
-    def identifier(self) -> str:
-        return hashlib.sha256(self.identity).hexdigest()[:32]
-
-    def encoded(self) -> dict[str, object]:
-        return asdict(self)
-
-    @classmethod
-    def decode(cls, value: dict[str, object]) -> DatasetRecord:
-        fields = dict(value)
-        fields["sources"] = tuple(SourceRecord(**source) for source in fields["sources"])  # type: ignore[attr-defined]
-        fields["include"], fields["exclude"] = tuple(fields["include"]), tuple(fields["exclude"])  # type: ignore[arg-type]
-        return cls(**fields)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Current:
-    """The snapshot that an opener gets, and when the source was last seen to be equal to it."""
-
-    digest: str
-    listed_ns: int
-
-
-@dataclass(frozen=True)
-class SnapshotRecord:
-    """One snapshot in the cache, as `hotset snapshots` shows it."""
-
-    digest: str
-    created_ns: int
-    objects: int
-    bytes: int
-    pinned: bool
-    leased: bool
-    current: bool
+_REMEDY = "`hotset reload` writes the current one anew"
 
 
 class Lease:
@@ -140,20 +80,30 @@ class DatasetDirectory:
         except FileNotFoundError as error:
             raise NotFound(f"the dataset in {self.path} is gone") from error
         except (ValueError, TypeError, KeyError) as error:
-            raise Corrupt(f"{path} is damaged ({error}); drop the dataset and load it again") from error
+            raise Corrupt(f"{path} is damaged ({error}); drop the dataset (`hotset drop`) and load it again") from error
 
     def create(self, record: DatasetRecord) -> None:
         """Make the directory, or check that the one that is there has the layout of ``record``."""
         try:
-            existing = self.record()
+            self.check_layout(record.layout)
         except NotFound:
-            for directory in (self.path, self.packs, self.trees, self.path / "snapshots"):
-                self.cache.make_directory(directory)
-            self.cache._write(self.path / "dataset.json", record.encoded())
-            return
-        if existing.layout != record.layout:
+            parts = (self.path, self.packs, self.trees, self.path / "snapshots")
+            try:
+                for directory in parts:
+                    self.cache.make_directory(directory)
+                self.cache._write(self.path / "dataset.json", record.encoded())
+            except BaseException:
+                for directory in reversed(parts):
+                    with suppress(OSError):  # not made, or not empty
+                        directory.rmdir()
+                raise
+
+    def check_layout(self, layout: Layout) -> None:
+        """`AlreadyExists` if the dataset has the other one here."""
+        existing = self.record().layout
+        if existing != layout:
             raise AlreadyExists(
-                f"this dataset is in the cache with the layout {existing.layout!r}; open it with that layout, or convert it "
+                f"this dataset is in the cache with the layout {existing!r}; open it with that layout, or convert it "
                 f"with `hotset view --convert` (which copies its data)"
             )
 
@@ -169,23 +119,34 @@ class DatasetDirectory:
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def current(self) -> Current | None:
+        """None if nothing was listed yet. A damaged file counts as none: the next listing writes it anew."""
+        try:
+            return self.checked_current()
+        except Corrupt:
+            return None
+
+    def checked_current(self) -> Current | None:
+        """As `current`, but `Corrupt` if the file is damaged: for those who tell the user."""
         path = self.path / "current"
         try:
             return Current(**json.loads(path.read_bytes()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
-            raise Corrupt(f"{path} is damaged ({error}); remove that file and list again") from error
+            raise Corrupt(f"{path} is damaged ({error}); {_REMEDY}") from error
 
     def set_current(self, current: Current) -> None:
         """Make a published snapshot the one that is opened from now on."""
         self.cache._write(self.path / "current", asdict(current))
 
     def publish(self, listing: Listing, plan: Plan, *, listed_ns: int) -> Current:
-        """Store the snapshot, whole or not at all, and make it current. `Full` if the quota has no room for its index."""
+        """Store the snapshot, whole or not at all, and make it current. `Full` if the quota or the disk has no room for its
+        index.
+        """
         target = self.snapshot_path(plan.digest)
-        if not self._whole(target):
-            self._store(target, listing, plan)
+        with told_if_full(self.cache.root):
+            if not self._whole(target):
+                self._store(target, listing, plan)
         current = Current(plan.digest, listed_ns)
         self.set_current(current)
         return current
@@ -232,11 +193,10 @@ class DatasetDirectory:
         """Whether the snapshot is there and undamaged; a damaged one is taken away, so that it can be written anew."""
         try:
             open_index(target)
-        except (NotFound, Corrupt):
+            (target / "lease").stat()
+        except (NotFound, Corrupt, FileNotFoundError):
             with suppress(FileNotFoundError):
-                doomed = temporary_name(target)
-                target.rename(doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                remove_directory(target)
             return False
         return True
 
@@ -244,14 +204,18 @@ class DatasetDirectory:
         return self.path / "snapshots" / digest
 
     def open(self, digest: str | None = None) -> tuple[Snapshot, Lease]:
-        """A snapshot (the current one by default) with a lease on it. `NotFound` if there is none."""
+        """A snapshot (the current one by default) with a lease on it. `NotFound` if there is none, `Corrupt` if it is
+        damaged.
+        """
         while True:
             wanted = self._resolve(digest)
             lock = FileLock(self.snapshot_path(wanted) / "lease", shared=True, create=False)
             try:
                 lock.acquire()
             except FileNotFoundError as error:
-                if digest is None and (now := self.current()) is not None and now.digest != wanted:
+                if digest is None and (now := self.current()) is not None:
+                    if now.digest == wanted and not lock.path.exists():
+                        raise self._lost(wanted) from error
                     continue  # replaced and collected in between
                 raise NotFound(
                     f"snapshot {wanted[:12]} is not in the cache any more; open without it, or reload"
@@ -260,15 +224,34 @@ class DatasetDirectory:
             if digest is not None or self._resolve(None) == wanted:
                 try:
                     return open_index(self.snapshot_path(wanted)), Lease(lock, wanted)
+                except NotFound as error:  # and nobody collects it under our lock
+                    lock.release()
+                    raise self._lost(wanted) from error
                 except BaseException:
                     lock.release()
                     raise
             lock.release()
 
+    def look(self) -> Snapshot | None:
+        """The current snapshot without a lease, which is no use of it; None if nothing was listed yet. `Corrupt` if it is
+        damaged.
+        """
+        while (current := self.checked_current()) is not None:
+            try:
+                return open_index(self.snapshot_path(current.digest))
+            except NotFound as error:
+                if self.current() == current:
+                    raise self._lost(current.digest) from error
+        return None
+
+    def _lost(self, digest: str) -> Corrupt:
+        place = self.snapshot_path(digest)
+        return Corrupt(f"the index in {place} is gone, or a part of it; {_REMEDY}, `hotset gc` removes an older one")
+
     def _resolve(self, digest: str | None) -> str:
         """A full digest from None (current) or an unambiguous beginning."""
         if digest is None:
-            current = self.current()
+            current = self.checked_current()
             if current is None:
                 raise NotFound(f"the dataset in {self.path} has no snapshot yet")
             return current.digest
@@ -288,20 +271,25 @@ class DatasetDirectory:
         current = self.current()
         records = []
         for digest in self.digests():
+            path = self.snapshot_path(digest)
+            opened: Snapshot | None = None
             try:
-                opened = open_index(self.snapshot_path(digest))
-                created = (self.snapshot_path(digest) / "objects.arrow").stat().st_mtime_ns
-            except (NotFound, FileNotFoundError):
-                continue  # collected meanwhile
+                created = path.stat().st_mtime_ns
+                opened = open_index(path)
+                created = (path / "objects.arrow").stat().st_mtime_ns
+            except (NotFound, Corrupt, FileNotFoundError):
+                if not path.exists():
+                    continue  # collected meanwhile
             records.append(
                 SnapshotRecord(
                     digest,
                     created,
-                    len(opened),
-                    opened.total_bytes,
+                    0 if opened is None else len(opened),
+                    0 if opened is None else opened.total_bytes,
                     self.pinned(digest),
                     self.leased(digest),
                     current is not None and current.digest == digest,
+                    damaged=opened is None,
                 )
             )
         return sorted(records, key=lambda record: record.created_ns)
@@ -348,14 +336,10 @@ class DatasetDirectory:
                 lock.release()
             return False
         try:
-            # The ledger before its tree: it must never promise files that are gone. Directories are renamed first: a
-            # half-removed one must not look whole to those who come now.
-            (self.trees / f"{digest}.ledger").unlink(missing_ok=True)
-            for path in (self.trees / digest, self.snapshot_path(digest)):
-                if path.exists():
-                    doomed = temporary_name(path)
-                    path.rename(doomed)
-                    shutil.rmtree(doomed, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                remove_tree(self.trees / digest)
+            with suppress(FileNotFoundError):
+                remove_directory(self.snapshot_path(digest))
         finally:
             lock.release()
         return True
@@ -368,11 +352,9 @@ class DatasetDirectory:
                     locks.callback(lock.release)
                 elif self.snapshot_path(digest).exists():
                     raise Busy("the dataset is in use; end the processes that read it, or use --force")
-            doomed = temporary_name(self.path)
             with self.cache.space.locked():
                 with suppress(FileNotFoundError):
-                    self.path.rename(doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                    remove_directory(self.path)
                 self.cache.space.recount()
 
     def leftovers(self) -> Iterator[Path]:

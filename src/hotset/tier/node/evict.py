@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotset.base.files import temporary_name
+from hotset.base.files import half_removed
 from hotset.errors import Corrupt, NotFound
 from hotset.snapshot import Snapshot
 from hotset.tier.node.packfile import PackGeometry
 from hotset.tier.node.space import cost_of, directory_cost
+from hotset.tier.node.treepaths import beside_tree, remove_tree
 
 if TYPE_CHECKING:
     from hotset.tier.node.cache import CacheDirectory
-    from hotset.tier.node.dataset import Current, DatasetDirectory
+    from hotset.tier.node.dataset import DatasetDirectory
 
 __all__ = ["admitted", "fair_shares", "make_room", "pack_costs", "share_of"]
 
@@ -107,6 +108,7 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
     other datasets in use hold above their fair share.
     """
     with cache.space.locked(), ExitStack() as locks:
+        _finish_removals(cache)
         short = cache.space.short_of(need)
         if short <= 0:
             return cache.space.free
@@ -116,7 +118,7 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
         for dataset in cache.all():
             unused = _lock_unused(dataset, locks)
             living = [digest for digest in dataset.digests() if digest not in unused or dataset.pinned(digest)]
-            current = _current(dataset)
+            current = dataset.current()
             in_use = bool(living) or dataset.identifier == for_dataset
             if current is not None and in_use:
                 living.append(current.digest)
@@ -139,16 +141,8 @@ def make_room(cache: CacheDirectory, need: int, *, for_dataset: str) -> int:
         return cache.space.free
 
 
-def _current(dataset: DatasetDirectory) -> Current | None:
-    """The current snapshot; None also if the file is damaged: that is for its users to hear, not for everybody else."""
-    try:
-        return dataset.current()
-    except Corrupt:
-        return None
-
-
 def _open_current(dataset: DatasetDirectory, *, leased: bool) -> Snapshot | None:
-    current = _current(dataset)
+    current = dataset.current()
     if current is None or (leased and not dataset.leased(current.digest)):
         return None
     with suppress(NotFound, Corrupt):
@@ -184,11 +178,22 @@ def _victims(dataset: DatasetDirectory, kept: set[str], living: Sequence[str]) -
                     victims.append(Victim(Path(entry.path), cost_of(entry.stat().st_size)))
     with suppress(FileNotFoundError):
         victims.extend(
-            Victim(Path(entry.path), directory_cost(Path(entry.path), own=True))  # the rest lives on in other trees
+            _tree_victim(Path(entry.path))
             for entry in os.scandir(dataset.trees)
             if entry.is_dir() and entry.name not in living and not entry.name.startswith(".")
         )
     return victims
+
+
+def _tree_victim(tree: Path) -> Victim:
+    """A tree goes with what lies beside it: the ledger of one that is not full counts as long as all that is missing. Files
+    that are in other trees as well live on.
+    """
+    cost = directory_cost(tree, own=True)
+    for path in beside_tree(tree):
+        with suppress(FileNotFoundError):
+            cost += cost_of(path.stat().st_size)
+    return Victim(tree, cost)
 
 
 def _belongs(victim: Victim, names: set[str], current: object) -> bool:
@@ -219,14 +224,22 @@ def _over_share(
 def _remove(cache: CacheDirectory, victim: Victim) -> int:
     try:
         if victim.path.is_dir():
-            # The ledger first: it must never promise files that are gone.
-            (victim.path.parent / f"{victim.path.name}.ledger").unlink(missing_ok=True)
-            doomed = temporary_name(victim.path)
-            victim.path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            remove_tree(victim.path)
         else:
             victim.path.unlink()
     except FileNotFoundError:
         return 0
     cache.space.release(victim.cost)
     return victim.cost
+
+
+def _finish_removals(cache: CacheDirectory) -> None:
+    """What killed processes began to remove takes room, and nobody but who makes room looks for it."""
+    places = [cache.root / "datasets"]
+    for dataset in cache.all():
+        places += [dataset.path / "snapshots", dataset.trees]
+    doomed = [path for place in places for path in half_removed(place)]
+    for path in doomed:
+        shutil.rmtree(path, ignore_errors=True)
+    if doomed:
+        cache.space.recount()

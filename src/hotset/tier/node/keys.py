@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from hotset.base.files import rounded
 from hotset.errors import InvalidInput
 from hotset.snapshot import Snapshot
 
-__all__ = ["check_keys", "directories_cost"]
+__all__ = ["check_keys", "directories_cost", "possible_name"]
 
+#: Unicode's control characters (category Cc), and surrogates, which cannot be encoded.
+_REFUSED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 #: Bytes of a directory's entry beside its name; doubled below, since half-full blocks are usual.
 _ENTRY = 24
+
+
+def possible_name(part: str) -> bool:
+    """Whether a file may be called so. What merely does not print (blanks of other scripts, marks of direction) may be part
+    of a name; whoever shows it escapes it.
+    """
+    return part not in ("", ".", "..") and not _REFUSED.search(part) and len(part.encode()) <= 255
 
 
 def check_keys(snapshot: Snapshot) -> None:
@@ -20,7 +30,7 @@ def check_keys(snapshot: Snapshot) -> None:
     directories: set[str] = set()
     for key in keys:
         parts = key.split("/")
-        if any(part in ("", ".", "..") or len(part.encode()) > 255 or not part.isprintable() for part in parts):
+        if not all(map(possible_name, parts)):
             raise InvalidInput(
                 f"the key {key!r} cannot be a path in a view; exclude it (--exclude), or read the dataset with the library"
             )

@@ -7,14 +7,14 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import sha256
 
 from hotset.base.files import is_tmpfs
 from hotset.errors import Changed, Corrupt, HotsetError
 from hotset.snapshot import Snapshot
-from hotset.source.base import Buffer, FingerprintKind
+from hotset.source.base import Buffer
 from hotset.tier.node.cache import CacheDirectory
 from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.digest import check_digest
 from hotset.tier.node.evict import admitted, make_room, pack_costs, share_of
 from hotset.tier.node.packfile import MappedPack, PackWriter, create_pack, revive, salvage
 from hotset.tier.node.packreader import PackReader
@@ -53,11 +53,18 @@ class PackShelf:
         if number in self._refused:
             return False
         with self._lock:
-            if self._usable(number) is None and (number not in self._admitted() or not self._make(number)):
-                self._refused.add(number)
-                return False
-            self._ready.add(number)
+            here = self._usable(number) is not None
+        # Made without the lock: a shuffled epoch begins with thousands of files, and others look at theirs meanwhile.
+        if not here and (number not in self._admitted() or not self._make(number)):
+            self._refused.add(number)
+            return False
+        self._ready.add(number)
+        return True
+
+    def admissible(self, number: int) -> bool:
+        if number in self._ready:
             return True
+        return number not in self._refused and number in self._admitted()
 
     def reconsider(self) -> None:
         with self._lock:
@@ -72,6 +79,8 @@ class PackShelf:
     def present(self, number: int, unit: int) -> bool:
         mapped = self.reader.mapped(number)
         if mapped is None:
+            if not os.path.exists(self.reader.path(number)):
+                return False  # asked under the engine's lock: not to wait for who opens another pack
             with self._lock:
                 mapped = self._usable(number)
         return mapped is not None and mapped.words[unit] != 0
@@ -135,10 +144,11 @@ class PackShelf:
         if bad := mapped.bad_units(self.reader.extents(number)):
             with self._lock:
                 return self._take_out(number, mapped, bad)
-        if not self._authentic(number, mapped):
+        try:
+            check_digest(self.snapshot, number, [mapped.data])
+        except Changed:
             self._drop(number)
-            key = self.snapshot.key(self.snapshot.pack_first[number])
-            raise Changed(f"{key!r}: another content (by its SHA-256) than when it was listed; reload the dataset")
+            raise
         with suppress(FileNotFoundError), PackWriter(self.reader.path(number), mapped.geometry) as writer:
             if writer.identity == mapped.identity:  # only what was checked is sealed, whatever the path names by now
                 writer.seal(directory=self._dataset.packs, durable=self._cache.durable)
@@ -146,13 +156,6 @@ class PackShelf:
                 return []
         self._forget(number)  # evicted or replaced while it was filled: nobody else will ever find these bytes
         return list(range(mapped.geometry.units))
-
-    def _authentic(self, number: int, mapped: MappedPack) -> bool:
-        """Whether a large object that is known by its digest is that object: its stripes could not tell one by one."""
-        info = self.snapshot.info(self.snapshot.pack_first[number])
-        if not self.snapshot.pack(number).stripe or info.kind is not FingerprintKind.SHA256:
-            return True
-        return sha256(mapped.data).hexdigest().encode() == info.fingerprint
 
     def repair(self, number: int) -> list[int]:
         """Compare every present unit with its CRC; damaged ones are taken out. The units that were damaged."""
@@ -256,12 +259,15 @@ class PackShelf:
 
     def _admitted(self) -> set[int]:
         """The fixed choice of packs, made when the first absent one is asked for."""
-        if self._chosen is None:
+        chosen = self._chosen
+        if chosen is not None:
+            return chosen
+        with self._lock:
             share = share_of(self._cache, self._dataset, sum(self._costs))
             names = self.snapshot.pack_names()
             held = [number for number, name in enumerate(names) if (self._dataset.packs / name.hex()).exists()]
-            self._chosen = admitted(names, self._costs, share, held)
-        return self._chosen
+            self._chosen = chosen = admitted(names, self._costs, share, held)
+        return chosen
 
     def _make(self, number: int) -> bool:
         cost = self._costs[number]

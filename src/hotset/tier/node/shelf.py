@@ -9,7 +9,8 @@ from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.packs import PackShelf
-from hotset.tier.node.trees import TreeReader, TreeShelf
+from hotset.tier.node.treereader import TreeReader
+from hotset.tier.node.trees import TreeShelf
 
 __all__ = ["Shelf", "UnitReader", "open_reader", "open_shelf"]
 
@@ -50,6 +51,9 @@ class Shelf(Protocol):
 
     def admit(self, number: int) -> bool:
         """Whether units of this pack may be stored; makes room. False means: read through, do not keep."""
+
+    def admissible(self, number: int) -> bool:
+        """Whether `admit` is expected to say yes: a guess that costs next to nothing, and makes no room."""
 
     def reconsider(self) -> None:
         """Ask again for packs that were refused; room may have come free."""

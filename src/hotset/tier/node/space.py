@@ -8,6 +8,7 @@ sum is counted anew from the file system whenever a filler starts.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ from pathlib import Path
 
 from hotset.base.files import BLOCK, rounded
 from hotset.base.locks import FileLock
+from hotset.errors import Full
 
-__all__ = ["Space", "cost_of", "directory_cost"]
+__all__ = ["Space", "cost_of", "directory_cost", "told_if_full"]
 
 
 def cost_of(length: int) -> int:
@@ -28,6 +30,20 @@ def cost_of(length: int) -> int:
 def slack_of(quota: int) -> int:
     """Part of the quota that is never promised: for directory entries, extent maps and the small files."""
     return 256 * 1024 + quota // 1024
+
+
+@contextmanager
+def told_if_full(root: Path) -> Iterator[None]:
+    """A file system that is full, or on which this user may not store more, is `Full`: the quota promised what is not there."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Full(
+            f"the file system of {root} has no room left ({os.strerror(error.errno)}): make room there, set HOTSET_CACHE to a "
+            "directory on a larger one, or HOTSET_QUOTA to what this one can hold"
+        ) from error
 
 
 class Space:

@@ -8,83 +8,31 @@ A new snapshot's tree begins with hard links to the unchanged files of older tre
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
-from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hotset.base.checksum import checksum
 from hotset.base.files import fsync_directory, temporary_name, tmpfile, write_all
-from hotset.errors import Corrupt, Full, NotFound
+from hotset.errors import Changed, Corrupt, Denied, Full, HotsetError, InvalidInput, NotFound
 from hotset.snapshot import Snapshot
 from hotset.source.base import Buffer
 from hotset.tier.node.dataset import DatasetDirectory
+from hotset.tier.node.digest import check_digest
 from hotset.tier.node.evict import make_room
 from hotset.tier.node.keys import check_keys, directories_cost
-from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, count_words, create_pack
+from hotset.tier.node.packfile import MappedPack, PackGeometry, PackWriter, create_pack
 from hotset.tier.node.space import cost_of
-from hotset.tier.node.treefiles import TreeFiles
+from hotset.tier.node.treereader import TreeReader
 
-__all__ = ["TreeReader", "TreeShelf"]
+__all__ = ["TreeShelf"]
 
 _READ_ONLY = 0o444
-
-
-class TreeReader:
-    """Reads objects from the plain files of one snapshot's tree."""
-
-    def __init__(self, dataset: DatasetDirectory, snapshot: Snapshot) -> None:
-        self._tree = TreeFiles(dataset, snapshot)
-        #: As of `PackReader`: there are no packs here.
-        self.views: list[memoryview | None] = [None] * snapshot.pack_count
-
-    def scan(self) -> None:
-        """Look at the ledger again."""
-        self._tree.ledger = None
-
-    @property
-    def root(self) -> Path:
-        return self._tree.root
-
-    def unit(self, number: int, unit: int) -> memoryview | None:
-        ledger = self._tree.open_ledger()
-        if ledger is None or not ledger.trusted or not ledger.words[self._tree.bases[number] + unit]:
-            return None
-        return self._tree.read(number, unit)
-
-    @property
-    def complete(self) -> bool:
-        ledger = self._tree.open_ledger()
-        return ledger is not None and ledger.sealed
-
-    def held(self, number: int) -> int:
-        """How many units of a pack are here."""
-        ledger = self._tree.open_ledger()
-        if ledger is None or not ledger.trusted:
-            return 0
-        base = self._tree.bases[number]
-        return count_words(ledger.words[base : base + self._tree.snapshot.pack_units[number]])
-
-    def stored_check(self, number: int, unit: int) -> int | None:
-        """The CRC of a unit that is present; None if it is not."""
-        ledger = self._tree.open_ledger()
-        at = self._tree.bases[number] + unit
-        if ledger is None or not ledger.trusted or not ledger.words[at]:
-            return None
-        return ledger.words[at]
-
-    def file(self, position: int) -> Path:
-        return self._tree.root / self._tree.snapshot.key(position)
-
-    def forget(self, number: int) -> None:
-        self._tree.ledger = None
-
-    def forget_unlinked(self) -> list[int]:
-        return []  # nothing is kept mapped but the ledger
-
-    def close(self) -> None:
-        self._tree.ledger = None
+#: After so many bytes of new files, or 1/256 of the tree if that is more, the account is told that they are here.
+ACCOUNT_EVERY = 2**20
 
 
 class TreeShelf:
@@ -97,11 +45,19 @@ class TreeShelf:
         self._dataset = dataset
         self._cache = dataset.cache
         self._lock = threading.RLock()
-        self._tree = self.reader._tree
+        self._finishing = threading.Lock()
+        self._arrived = 0  # bytes since the last account; several threads may lose some
+        self._account_every = max(ACCOUNT_EVERY, snapshot.total_bytes >> 8)
+        self._absent = 0  # a unit before which none is absent, as far as was looked
+        self._tree = self.reader.tree
         self._prepare()
+        self.finish(0)  # who wrote the last unit may have been killed before the seal
 
     def admit(self, number: int) -> bool:
         return True  # the constructor admitted the whole tree
+
+    def admissible(self, number: int) -> bool:
+        return True
 
     def reconsider(self) -> None:
         """Nothing is ever refused."""
@@ -119,10 +75,11 @@ class TreeShelf:
         with self._lock:
             self._tree.ledger = None
             self._prepare(again=True)
-            if self.present(number, unit) and self._tree.read(number, unit) is None:
-                self.repair(number)  # somebody removed the file
-                return False
-        return True
+            check = self.reader.stored_check(number, unit)
+            if check is None or self._tree.holds(number, unit, check):
+                return True
+            self._take_out(number, [unit])  # removed, cut short, unreadable, changed
+            return False
 
     def write(self, number: int, unit: int, *data: Buffer) -> bool:
         return all(self._write(number, unit + place, each) for place, each in enumerate(data))
@@ -136,50 +93,67 @@ class TreeShelf:
             else:
                 self._write_file(self._tree.path(number, unit), data)
             self._mark(number, unit, checksum(data))
-            if self._tree.striped(number) and self._complete(number):
-                self._publish_large(number)
+            if self._tree.striped(number):
+                if self._complete(number):
+                    self._publish_large(number)
+            else:
+                self._account_for(len(data))
         except FileNotFoundError:
             return False  # the tree was dropped
         except OSError as error:
-            raise Full(f"cannot write to {self._tree.root}: {error.strerror}") from error
+            raise _refused(self._tree.path(number, unit), error) from error
         return True
 
     def finish(self, number: int) -> list[int]:
+        """A tree is sealed as a whole, when everything is in it; until then, and afterwards, this costs next to nothing."""
+        lost: list[int] = []
+        while not (ledger := self._ledger()).sealed and self._all_present(ledger):
+            if not self._finishing.acquire(blocking=False):
+                break  # several threads wrote the last units; one of them looks, and looks again when it is done
+            try:
+                lost += self._check_and_seal(number)
+            finally:
+                self._finishing.release()
+        return lost
+
+    def _check_and_seal(self, number: int) -> list[int]:
         ledger = self._ledger()
         if ledger.sealed or ledger.present() < ledger.geometry.units:
-            return []
-        with self._lock:
-            bad = [(pack, unit) for pack in range(self.snapshot.pack_count) for unit in self.repair(pack)]
-            if bad:
-                return [unit for pack, unit in bad if pack == number]
-            with PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer:
-                if writer.identity != ledger.identity:
-                    self._tree.ledger = None  # another filler found something damaged: it is not complete
-                    return []
-                if self._cache.durable:
-                    os.sync()  # the files of a tree were not synced one by one
+            self._absent = 0
+            return []  # somebody did it, or found something damaged, between our look and our turn
+        bad = {pack: found for pack in range(self.snapshot.pack_count) if (found := self.repair(pack))}
+        if bad:
+            return list(self._lost_with(number, bad[number])) if number in bad else []
+        if self._cache.durable:
+            os.sync()  # the files of a tree were not synced one by one
+        with (
+            suppress(FileNotFoundError),
+            self._cache.space.locked(),
+            PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer,
+        ):
+            if writer.identity == ledger.identity:  # only what was checked is sealed
                 writer.seal(directory=self._dataset.trees, durable=self._cache.durable)
                 writer.cut()
-        self._cache.space.recount()
+                self._cache.space.recount()
+                return []
+        self._tree.ledger = None  # dropped, or another filler found something damaged: it is not complete
         return []
 
+    def _all_present(self, ledger: MappedPack) -> bool:
+        """Asked after each write, so it goes on where it found an absent unit the last time (which may be too far if
+        something was taken out since: whoever acts on it counts).
+        """
+        unit, words = self._absent, ledger.words
+        while unit < len(words) and words[unit]:
+            unit += 1
+        self._absent = unit
+        return unit == len(words)
+
     def repair(self, number: int) -> list[int]:
-        bad = []
-        base = self._tree.bases[number]
         with self._lock:
-            for unit in range(self.snapshot.pack_units[number]):
-                check = self.reader.stored_check(number, unit)
-                if check is None:
-                    continue
-                with suppress(Corrupt):
-                    view = self._tree.read(number, unit)
-                    if view is not None and checksum(view) == check:
-                        continue
-                bad.append(unit)
+            bad = self._tree.bad_units(self._ledger(), number)
             if bad:
-                for path in {path for unit in bad for path in self._tree.files(number, unit)}:
-                    path.unlink(missing_ok=True)
-                self._new_ledger(without={base + unit for unit in self._lost_with(number, bad)})
+                self._take_out(number, bad)
         return bad
 
     def close(self) -> None:
@@ -205,6 +179,7 @@ class TreeShelf:
                     with tmpfile(partial.parent, self._cache.file_mode) as file:
                         os.ftruncate(file.fd, self.snapshot.pack_sizes[number])
                         file.publish(partial.name)
+                    self._tree.account()
         fd = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
         try:
             write_all(fd, [data], self.snapshot.unit_offset(number, unit))
@@ -212,6 +187,12 @@ class TreeShelf:
             os.close(fd)
 
     def _publish_large(self, number: int) -> None:
+        stripes = (self._tree.read(number, unit) for unit in range(self.snapshot.pack_units[number]))
+        try:
+            check_digest(self.snapshot, number, (stripe for stripe in stripes if stripe is not None))
+        except Changed:
+            self._take_out(number, [0])
+            raise
         path = self._tree.path(number, 0)
         partial = self._tree.partial(number)
         self._make_parents(path)
@@ -234,9 +215,20 @@ class TreeShelf:
     def _complete(self, number: int) -> bool:
         return self.held(number) == self.snapshot.pack_units[number]
 
+    def _account_for(self, size: int) -> None:
+        """A file arrived. Until the ledger is made shorter it counts twice in a recount, and others are evicted for nothing."""
+        self._arrived += cost_of(size)
+        if self._arrived >= self._account_every:
+            self._arrived = 0
+            with self._cache.space.locked():
+                self._tree.account()
+
     def _mark(self, number: int, unit: int, check: int) -> None:
-        with PackWriter(str(self._tree.ledger_path), self._ledger().geometry) as writer:
+        ledger = self._ledger()
+        with PackWriter(str(self._tree.ledger_path), ledger.geometry) as writer:
             writer.mark(self._tree.bases[number] + unit, check)
+            if writer.identity != ledger.identity:
+                self._tree.ledger = None  # another filler found something damaged, and made a new one
 
     # -- the tree ------------------------------------------------------------------------------------------------------
 
@@ -266,7 +258,7 @@ class TreeShelf:
                 self._recheck(ledger)
             self._finish_large()
             if ledger is not None and not self.reader.complete:
-                self._tree.account(self._ledger())  # less is missing than when the tree was admitted
+                self._tree.account()  # less is missing than when the tree was admitted
                 self._cache.space.recount()
 
     def _create(self) -> None:
@@ -307,8 +299,9 @@ class TreeShelf:
                     continue
                 with suppress(NotFound, FileNotFoundError):
                     there = older.find(self.snapshot.key(position))
-                    if older.stored_fingerprint(there) != self.snapshot.stored_fingerprint(position):
-                        continue
+                    version, size = older.stored_fingerprint(there), older.sizes[there]
+                    if (version, size) != (self.snapshot.stored_fingerprint(position), self.snapshot.sizes[position]):
+                        continue  # a fingerprint alone may be a time, which two versions can have in common
                     number, units = older.units_of(there)
                     checks = [check for unit in units if (check := reader.stored_check(number, unit)) is not None]
                     if len(checks) == len(units) == len(self.snapshot.units_of(position)[1]):
@@ -321,39 +314,65 @@ class TreeShelf:
 
     def _recheck(self, ledger: MappedPack) -> None:
         """After a crash of the machine: believe only what matches its CRC."""
-        bad = set()
-        for unit, word in enumerate(ledger.words.tolist()):
-            if not word:
-                continue
-            number = bisect_right(self._tree.bases, unit) - 1
-            with suppress(Corrupt):
-                view = self._tree.read(number, unit - self._tree.bases[number])
-                if view is not None and checksum(view) == word:
-                    continue
-            bad.add(unit)
-            self._tree.path(number, unit - self._tree.bases[number]).unlink(missing_ok=True)
-        self._new_ledger(without=bad)
+        gone: set[int] = set()
+        for number in range(self.snapshot.pack_count):
+            bad = self._tree.bad_units(ledger, number)
+            if bad and self._tree.partial(number).exists():
+                # Nobody has mapped a file on its way since the machine started: only its bad stripes are written again.
+                gone.update(self._tree.bases[number] + unit for unit in bad)
+            elif bad:
+                gone |= self._remove(number, bad)
+        self._new_ledger(without=gone)
+
+    def _take_out(self, number: int, bad: Sequence[int]) -> None:
+        """Make damaged units absent again."""
+        with self._cache.space.locked():
+            self._new_ledger(without=self._remove(number, bad))
+
+    def _remove(self, number: int, bad: Sequence[int]) -> set[int]:
+        """Unlink the files of damaged units; the places in the ledger of all that is lost with them."""
+        for path in {path for unit in bad for path in self._tree.files(number, unit)}:
+            path.unlink(missing_ok=True)
+        return {self._tree.bases[number] + unit for unit in self._lost_with(number, bad)}
+
+    def _lost_with(self, number: int, bad: Sequence[int]) -> Sequence[int]:
+        """A large object whose file is gone has lost all of its stripes."""
+        return range(self.snapshot.pack_units[number]) if self._tree.striped(number) else bad
 
     def _new_ledger(self, *, without: set[int]) -> None:
+        """Only under the lock of the space: two that did it at once would mark again what the other one removed."""
+        self._tree.ledger = None
         ledger = self._ledger()
+        words = ledger.words.tolist()
+        for unit in without:
+            words[unit] = 0
         temporary = temporary_name(self._tree.ledger_path)
         create_pack(str(temporary), self._tree.name, ledger.geometry, mode=self._cache.file_mode, on_disk=False)
         with PackWriter(str(temporary), ledger.geometry) as writer:
-            for unit, word in enumerate(ledger.words.tolist()):
-                if word and unit not in without:
-                    writer.mark(unit, word)
+            writer.mark(0, *words)
         temporary.rename(self._tree.ledger_path)
         if self._cache.durable:
             fsync_directory(self._dataset.trees)
         self._tree.ledger = None
-        self._tree.account(self._ledger())
-
-    def _lost_with(self, number: int, bad: list[int]) -> list[int]:
-        """A large object whose file is gone has lost all of its stripes."""
-        return list(range(self.snapshot.pack_units[number])) if self._tree.striped(number) else bad
+        self._tree.account()
 
     def _finish_large(self) -> None:
         """Rename large objects whose filler was killed between the last stripe and the renaming."""
         for number in range(self.snapshot.pack_count):
             if self._tree.striped(number) and self._tree.partial(number).exists() and self._complete(number):
-                self._publish_large(number)
+                with suppress(Changed):  # absent again; who wants it is told
+                    self._publish_large(number)
+
+
+def _refused(path: Path, error: OSError) -> HotsetError:
+    """Why a file cannot be written, as what the caller can do about it."""
+    what = f"cannot write {path}: {error.strerror}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:  # the disk is full, or a limit of the system forbids the file
+            return Full(f"{what}; make room there, or set HOTSET_CACHE to another place")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return Denied(f"{what}; set HOTSET_CACHE to a directory that you may write to")
+        case errno.ENAMETOOLONG:
+            return InvalidInput(f"{what}; exclude the object (--exclude), or use the layout 'packs'")
+        case _:
+            return HotsetError(f"{what}; look at that disk, or set HOTSET_CACHE to another")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hotset.errors import Corrupt, NotFound
@@ -10,8 +11,10 @@ from hotset.snapshot import Snapshot
 from hotset.tier.node.dataset import DatasetDirectory
 from hotset.tier.node.packreader import PackReader
 from hotset.tier.node.packs import PackShelf
-from hotset.tier.node.shelf import open_shelf
-from hotset.tier.node.trees import TreeReader, TreeShelf
+from hotset.tier.node.shelf import open_reader, open_shelf
+from hotset.tier.node.treepaths import ledger_of
+from hotset.tier.node.treereader import TreeReader
+from hotset.tier.node.trees import TreeShelf
 
 __all__ = ["Damage", "Verified", "verify_dataset"]
 
@@ -67,24 +70,29 @@ def _verify_snapshot(
     advance: Callable[[int], object],
     passed: int,
 ) -> int:
-    if dataset.record().layout == "files" and not (dataset.trees / f"{snapshot.digest}.ledger").exists():
+    if dataset.record().layout == "files" and not ledger_of(dataset.trees / snapshot.digest).exists():
         return passed + snapshot.total_bytes  # nothing of it is here, and looking must not make a tree
+    reader = open_reader(dataset, snapshot)
+    with suppress(Corrupt):
+        reader.held(0)  # has the ledger of a tree mapped as it is before a shelf takes out what it finds damaged
     shelf = open_shelf(dataset, snapshot)
     try:
         for number in range(snapshot.pack_count):
             name = snapshot.pack_name(number)
             if isinstance(shelf, TreeShelf) or name not in seen:
                 seen.add(name)
-                _verify_pack(shelf, snapshot, number, verified)
+                _verify_pack(shelf, _marked(reader, snapshot, number), snapshot, number, verified)
             passed += snapshot.pack_sizes[number]
             advance(passed)
     finally:
         shelf.close()
+        reader.close()
     return passed
 
 
-def _verify_pack(shelf: PackShelf | TreeShelf, snapshot: Snapshot, number: int, verified: Verified) -> None:
-    units = _marked(shelf.reader, snapshot, number)
+def _verify_pack(
+    shelf: PackShelf | TreeShelf, units: Sequence[int], snapshot: Snapshot, number: int, verified: Verified
+) -> None:
     shelf.repair(number)
     damaged = {unit for unit in units if not shelf.present(number, unit)}
     verified.units += len(units)
@@ -97,9 +105,9 @@ def _verify_pack(shelf: PackShelf | TreeShelf, snapshot: Snapshot, number: int, 
 
 def _marked(reader: PackReader | TreeReader, snapshot: Snapshot, number: int) -> list[int]:
     """The units that should be here: those marked present; all of them if even the marks cannot be read."""
-    everything = range(snapshot.pack_units[number])
     if isinstance(reader, TreeReader):
-        return [unit for unit in everything if reader.stored_check(number, unit) is not None]
+        return reader.marked(number)
+    everything = range(snapshot.pack_units[number])
     reader.forget(number)
     try:
         mapped = reader.open(number)
